@@ -1,0 +1,48 @@
+"""Every failure a user can cause, as a typed exception whose text says what, where and what to do.
+
+    FireError
+      PrototxtError      a prototxt that does not parse or makes no sense (file:line:column)
+      NetError           a net that cannot be wired (unknown blob, duplicate top, ...)
+        LayerError       a layer refuses its bottoms, shapes or parameters
+      WeightsError       a .caffemodel or .solverstate that cannot be read or does not fit
+      DataError          a database, list or record that cannot be read (source and key)
+      SolverError        a solver setting that makes no sense
+      BackendError       a compute library or device that cannot do what was asked
+"""
+
+from __future__ import annotations
+
+
+class FireError(Exception):
+    """Base of all errors meant for the user; the text is one complete explanation."""
+
+
+class PrototxtError(FireError):
+    """A prototxt is wrong; the text starts with file:line:column."""
+
+
+class NetError(FireError):
+    """A net's layers cannot be wired together."""
+
+
+class LayerError(NetError):
+    """One layer refuses what it was given: `layer "conv1" (Convolution): expects ..., got ...`."""
+
+    def __init__(self, name: str, kind: str, message: str) -> None:
+        super().__init__(f'layer "{name}" ({kind}): {message}')
+
+
+class WeightsError(FireError):
+    """A weights or solver-state file cannot be read or does not fit the net."""
+
+
+class DataError(FireError):
+    """A data source or one of its records cannot be read."""
+
+
+class SolverError(FireError):
+    """A solver setting makes no sense or a run cannot go on."""
+
+
+class BackendError(FireError):
+    """A compute library or device cannot do what was asked."""
