@@ -1,0 +1,144 @@
+"""The solver settings of every net, as published or as the FireCaffe paper used them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modelgen.imagenet import TEST_BATCH
+from modelgen.prototxt import Enum, comment, render
+
+IMAGENET_TRAIN = 1281167
+IMAGENET_VAL = 50000
+
+
+def iterations(epochs: int, batch: int) -> int:
+    """Iterations nearest to so many passes over ImageNet's training pictures."""
+    return round(epochs * IMAGENET_TRAIN / batch)
+
+
+def solver(model: str, about: str, *, net: str = "train_val", run: str = "", **fields: Any) -> str:
+    """A solver of models/<model>; `run` names the snapshots where it is not the model's name."""
+    tail = {"snapshot_prefix": f"runs/{model}/{run or model}", "solver_mode": Enum("CPU")}
+    return comment(about) + render({"net": f"models/{model}/{net}.prototxt"} | fields | tail)
+
+
+def lenet() -> str:
+    return solver(
+        "lenet",
+        "LeNet on the digits set: three passes over its 20,000 pictures.",
+        test_iter=40,
+        test_interval=250,
+        base_lr=0.01,
+        momentum=0.9,
+        weight_decay=0.0005,
+        lr_policy="inv",
+        gamma=0.0001,
+        power=0.75,
+        display=100,
+        max_iter=1000,
+        snapshot=500,
+        random_seed=1,
+    )
+
+
+def _cifar10(model: str, about: str, base_lr: float, max_iter: int, **every: int) -> str:
+    return solver(
+        model,
+        about,
+        test_iter=100,
+        test_interval=every["test"],
+        base_lr=base_lr,
+        momentum=0.9,
+        weight_decay=0.004,
+        lr_policy="fixed",
+        display=every["display"],
+        max_iter=max_iter,
+        snapshot=every["snapshot"],
+    )
+
+
+def cifar10_quick() -> dict[str, str]:
+    every = {"test": 500, "display": 100}
+    name = "cifar10_quick"
+    return {
+        "solver": _cifar10(name, "First stage: 8 epochs.", 0.001, 4000, snapshot=4000, **every),
+        "solver_lr1": _cifar10(
+            name, "Second stage: 2 epochs at a tenth.", 0.0001, 5000, snapshot=5000, **every
+        ),
+    }
+
+
+def cifar10_full() -> dict[str, str]:
+    every = {"test": 1000, "display": 200}
+    name = "cifar10_full"
+    return {
+        "solver": _cifar10(name, "First stage: 120 epochs.", 0.001, 60000, snapshot=10000, **every),
+        "solver_lr1": _cifar10(
+            name, "Second stage: 10 epochs at a tenth.", 0.0001, 65000, snapshot=5000, **every
+        ),
+        "solver_lr2": _cifar10(
+            name, "Third stage: 10 epochs at a hundredth.", 1e-05, 70000, snapshot=5000, **every
+        ),
+    }
+
+
+def krizhevsky(model: str, about: str) -> str:
+    """CaffeNet's and AlexNet's settings: 90 epochs, a tenth of the rate every 20."""
+    return solver(
+        model,
+        about,
+        test_iter=IMAGENET_VAL // TEST_BATCH,
+        test_interval=1000,
+        base_lr=0.01,
+        lr_policy="step",
+        gamma=0.1,
+        stepsize=100000,
+        display=20,
+        average_loss=20,
+        max_iter=450000,
+        momentum=0.9,
+        weight_decay=0.0005,
+        snapshot=10000,
+    )
+
+
+def nin(batch: int, about: str, **fields: Any) -> str:
+    """47 epochs with the rate proportional to the batch, a tenth after 10/22 and 20/22 of them."""
+    max_iter = iterations(47, batch)
+    return solver(
+        "nin",
+        about,
+        test_iter=IMAGENET_VAL // TEST_BATCH,
+        test_interval=1000,
+        base_lr=0.01 * batch / 256,
+        lr_policy="step",
+        gamma=0.1,
+        stepsize=max_iter * 10 // 22,
+        display=20,
+        average_loss=20,
+        max_iter=max_iter,
+        momentum=0.9,
+        weight_decay=0.0005,
+        **fields,
+    )
+
+
+def googlenet(
+    batch: int, about: str, epochs: int, base_lr: float, test_interval: int, **fields: Any
+) -> str:
+    return solver(
+        "googlenet",
+        about,
+        test_iter=IMAGENET_VAL // TEST_BATCH,
+        test_interval=test_interval,
+        test_initialization=False,
+        display=40,
+        average_loss=40,
+        base_lr=base_lr,
+        lr_policy="poly",
+        power=0.5,
+        max_iter=iterations(epochs, batch),
+        momentum=0.9,
+        weight_decay=0.0002,
+        **fields,
+    )
