@@ -1,0 +1,159 @@
+"""Counter-based random numbers (Philox4x32-10): the same on any rank, thread or device.
+
+A number is a pure function of (key, step, sample, position), so nobody owns a generator state and
+nothing depends on who draws first. One Philox block gives four 32-bit words:
+
+    counter  c0 = block number (position // 4)
+             c1 = sample, low 32 bits
+             c2 = step, low 32 bits
+             c3 = (sample >> 32 & 0xffff) | (step >> 32 & 0xffff) << 16
+    key      k0 = key, low 32 bits;  k1 = key, high 32 bits
+    word     position % 4 of the block
+
+A device kernel that follows this table gives the same bits. Without numba, NumPy computes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+numba: Any = None
+with contextlib.suppress(ImportError):  # a Python newer than numba supports: slower, same bits
+    numba = importlib.import_module("numba")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_M0, _M1 = 0xD2511F53, 0xCD9E8D57
+_W0, _W1 = 0x9E3779B9, 0xBB67AE85
+_LOW = 0xFFFFFFFF
+_TO_UNIT = np.float32(2.0**-24)
+
+
+def jit(function: F) -> F:
+    """Compile with numba (no GIL, cached on disk); the plain function where there is no numba."""
+    if numba is None:
+        return function
+    try:
+        compiled: F = numba.njit(nogil=True, cache=True)(function)
+    except RuntimeError:  # no folder to cache in: a read-only installation without a home
+        compiled = numba.njit(nogil=True)(function)
+    return compiled
+
+
+def key(seed: int, purpose: str) -> int:
+    """A 64-bit key for one stream: a stable hash of the run's seed and what the numbers are for."""
+    digest = hashlib.blake2b(f"{seed}\0{purpose}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+@jit
+def philox(key: Any, step: Any, sample: Any, block: Any) -> Any:
+    """One block of four uint32 words; all arguments uint64. Other numba kernels may call it."""
+    low = np.uint64(_LOW)
+    half = np.uint64(0xFFFF)
+    shift = np.uint64(32)
+    c0 = block & low
+    c1 = sample & low
+    c2 = step & low
+    c3 = ((sample >> shift) & half) | (((step >> shift) & half) << np.uint64(16))
+    k0 = key & low
+    k1 = key >> shift
+    for _ in range(10):
+        p0 = np.uint64(_M0) * c0
+        p1 = np.uint64(_M1) * c2
+        c0 = (p1 >> shift) ^ c1 ^ k0
+        c1 = p1 & low
+        c2 = (p0 >> shift) ^ c3 ^ k1
+        c3 = p0 & low
+        k0 = (k0 + np.uint64(_W0)) & low
+        k1 = (k1 + np.uint64(_W1)) & low
+    return np.uint32(c0), np.uint32(c1), np.uint32(c2), np.uint32(c3)
+
+
+@jit
+def _bits_loop(key: Any, step: Any, first: Any, out: Any) -> None:
+    rows, n = out.shape
+    for i in range(rows):
+        for start in range(0, n, 4):
+            words = philox(key, step, first + np.uint64(i), np.uint64(start // 4))
+            if start + 4 <= n:
+                out[i, start] = words[0]
+                out[i, start + 1] = words[1]
+                out[i, start + 2] = words[2]
+                out[i, start + 3] = words[3]
+            else:
+                for j in range(n - start):
+                    out[i, start + j] = words[j]
+
+
+@jit
+def _uniform_loop(key: Any, step: Any, first: Any, out: Any) -> None:
+    rows, n = out.shape
+    unit = np.float32(2.0**-24)
+    for i in range(rows):
+        for start in range(0, n, 4):
+            words = philox(key, step, first + np.uint64(i), np.uint64(start // 4))
+            for j in range(min(4, n - start)):
+                out[i, start + j] = np.float32(words[j] >> np.uint32(8)) * unit
+
+
+def _bits_numpy(key: int, step: int, first: int, rows: int, n: int) -> NDArray[np.uint32]:
+    blocks = np.arange((n + 3) // 4, dtype=np.uint64)[None, :]
+    samples = np.arange(first, first + rows, dtype=np.uint64)[:, None]
+    words = (getattr(philox, "py_func", philox))(np.uint64(key), np.uint64(step), samples, blocks)
+    return np.stack(words, axis=-1).reshape(rows, -1)[:, :n]
+
+
+def bits_batch(key: int, step: int, first_sample: int, rows: int, n: int) -> NDArray[np.uint32]:
+    """(rows, n) words; row i is sample first_sample + i."""
+    if numba is None:
+        return np.ascontiguousarray(_bits_numpy(key, step, first_sample, rows, n))
+    out = np.empty((rows, n), np.uint32)
+    _bits_loop(np.uint64(key), np.uint64(step), np.uint64(first_sample), out)
+    return out
+
+
+def uniform_batch(
+    key: int, step: int, first_sample: int, num_samples: int, n: int, out: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Fill out (num_samples, n) with numbers in [0, 1); row i is sample first_sample + i."""
+    rows = out.reshape(num_samples, n)
+    if not np.shares_memory(rows, out):
+        raise ValueError("uniform_batch needs an output that can be seen as (num_samples, n)")
+    if numba is None:
+        words = _bits_numpy(key, step, first_sample, num_samples, n)
+        np.multiply((words >> 8).astype(np.float32), _TO_UNIT, out=rows)
+    else:
+        _uniform_loop(np.uint64(key), np.uint64(step), np.uint64(first_sample), rows)
+    return out
+
+
+def bits(key: int, step: int, sample: int, n: int) -> NDArray[np.uint32]:
+    """n words of 32 random bits."""
+    return bits_batch(key, step, sample, 1, n).reshape(n)
+
+
+def uniform(key: int, step: int, sample: int, n: int) -> NDArray[np.float32]:
+    """n numbers in [0, 1), multiples of 2**-24."""
+    return uniform_batch(key, step, sample, 1, n, np.empty(n, np.float32))
+
+
+def normal(key: int, step: int, sample: int, n: int) -> NDArray[np.float32]:
+    """n standard normal numbers: Box-Muller on word pairs, computed in float64."""
+    words = bits(key, step, sample, n + n % 2).astype(np.float64)
+    radius = np.sqrt(-2.0 * np.log((words[0::2] + 1.0) * 2.0**-32))
+    angle = words[1::2] * (2.0 * np.pi * 2.0**-32)
+    pairs = np.stack((radius * np.cos(angle), radius * np.sin(angle)), axis=-1)
+    return pairs.reshape(-1)[:n].astype(np.float32)
+
+
+def randint(key: int, step: int, sample: int, high: int) -> int:
+    """An integer in [0, high), high <= 2**32 (scaled, so the bias is below high / 2**32)."""
+    return int(bits(key, step, sample, 1)[0]) * high >> 32
