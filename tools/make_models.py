@@ -103,12 +103,12 @@ def write(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Write every prototxt under models/.")
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit 1 on a difference"
     )
-    check: bool = parser.parse_args().check
+    check: bool = parser.parse_args(arguments).check
     differing = [
         (path, text)
         for model, files in models().items()

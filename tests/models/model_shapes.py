@@ -1,0 +1,77 @@
+"""Caffe's shape rules in miniature: what every layer of models/ makes of one picture."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+MODELS = Path(__file__).parents[2] / "models"
+TRAIN, TEST = 0, 1
+
+Shape = tuple[int, ...]
+
+
+class Op(NamedTuple):
+    """One convolution or fully connected layer: counts for one picture."""
+
+    name: str
+    weights: int
+    inputs: int
+    multiply_adds: int
+
+
+def layers_in(net: Any, phase: int) -> list[Any]:
+    return [
+        layer
+        for layer in net.layer
+        if not layer.include or any(rule.phase == phase for rule in layer.include)
+    ]
+
+
+def convolution(layer: Any, shape: Shape) -> tuple[Shape, Op]:
+    p = layer.convolution_param
+    kernel = p.kernel_size[0]
+    stride = p.stride[0] if p.stride else 1
+    pad = p.pad[0] if p.pad else 0
+    side = (shape[1] + 2 * pad - kernel) // stride + 1
+    weights = p.num_output * (shape[0] // p.group) * kernel**2
+    op = Op(layer.name, weights + p.num_output, math.prod(shape), weights * side**2)
+    return (p.num_output, side, side), op
+
+
+def inner_product(layer: Any, shape: Shape) -> tuple[Shape, Op]:
+    outputs, inputs = layer.inner_product_param.num_output, math.prod(shape)
+    return (outputs,), Op(layer.name, (inputs + 1) * outputs, inputs, inputs * outputs)
+
+
+def pooling(layer: Any, shape: Shape) -> Shape:
+    p = layer.pooling_param
+    side = math.ceil((shape[1] + 2 * p.pad - p.kernel_size) / p.stride) + 1
+    # Caffe drops a last window that would start beyond the picture and its left padding.
+    if p.pad and (side - 1) * p.stride >= shape[1] + p.pad:
+        side -= 1
+    return (shape[0], side, side)
+
+
+def trace(net: Any, phase: int, data: Shape) -> tuple[dict[str, Shape], list[Op]]:
+    """The shapes of all blobs without the batch axis, and the layers that have weights."""
+    blobs: dict[str, Shape] = {}
+    ops: list[Op] = []
+    for layer in layers_in(net, phase):
+        bottoms = [blobs[name] for name in layer.bottom]
+        if layer.type in ("Data", "Input"):
+            shape = data
+        elif layer.type in ("Convolution", "InnerProduct"):
+            infer = convolution if layer.type == "Convolution" else inner_product
+            shape, op = infer(layer, bottoms[0])
+            ops.append(op)
+        elif layer.type == "Pooling":
+            shape = pooling(layer, bottoms[0])
+        elif layer.type == "Concat":
+            assert len({bottom[1:] for bottom in bottoms}) == 1, layer.name
+            shape = (sum(bottom[0] for bottom in bottoms), *bottoms[0][1:])
+        else:
+            shape = bottoms[0]
+        blobs.update(dict.fromkeys(layer.top, shape))
+    return blobs, ops

@@ -1,0 +1,35 @@
+"""The FireCaffe paper's volumes at batch 1024, computed from the prototxts alone."""
+
+from __future__ import annotations
+
+import pytest
+from model_shapes import MODELS, TRAIN, trace
+
+from pycaffe_fire.schema import read_net
+
+BATCH = 1024
+
+
+# Weights and inputs of the layers that have weights in MB; forward and backward in TFLOP.
+@pytest.mark.parametrize(
+    ("name", "crop", "groups", "weights", "inputs", "tflop"),
+    [
+        ("nin", 227, True, 30.4, 5895, 6.8),
+        ("alexnet", 227, True, 243.9, 1700, 4.5),
+        ("alexnet", 227, False, 249.5, 1700, 6.98),
+        ("googlenet", 224, True, 53.5, 19195, 9.8),
+    ],
+)
+def test_volumes_are_the_papers(
+    name: str, crop: int, groups: bool, weights: float, inputs: int, tflop: float
+) -> None:
+    net = read_net(MODELS / name / "train_val.prototxt")
+    if not groups:
+        for layer in net.layer:
+            layer.convolution_param.ClearField("group")
+    _, ops = trace(net, TRAIN, (3, crop, crop))
+
+    assert 4e-6 * sum(op.weights for op in ops) == pytest.approx(weights, abs=0.05)
+    assert 4e-6 * BATCH * sum(op.inputs for op in ops) == pytest.approx(inputs, abs=0.5)
+    forward = 2e-12 * BATCH * sum(op.multiply_adds for op in ops)
+    assert 3 * forward == pytest.approx(tflop, abs=0.05 if groups else 0.005)
