@@ -1,0 +1,160 @@
+"""The seam between layers and hardware: what every backend offers.
+
+A backend instance is one execution context (a thread count, a workspace, a stream). It makes
+tensors, moves them between layouts, and plans ops: a plan is built once for given blobs and run
+many times. `numpy/` implements every op on plain arrays; faster backends inherit from it and
+replace what they do better.
+"""
+
+from __future__ import annotations
+
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .tensor import Array, Layout, Tensor, aligned
+
+if TYPE_CHECKING:
+    from ..blob import Blob
+
+
+@dataclass(frozen=True)
+class Window:
+    """The geometry of a sliding window, one number per spatial axis."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    pad: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Where in the global random sequence a pass stands (see backend/random.py)."""
+
+    key: int
+    step: int
+    first_sample: int
+
+
+class Plan(ABC):
+    """An op with one input and one output, planned for fixed blobs."""
+
+    @abstractmethod
+    def forward(self) -> None: ...
+
+    @abstractmethod
+    def backward(self) -> None:
+        """Write the input's gradient from the output's."""
+
+
+class WeightedPlan(ABC):
+    """An op with parameters. `backward` accumulates into parameter gradients, as Caffe does."""
+
+    @abstractmethod
+    def forward(self, activate: bool = True) -> None:
+        """Run; `activate=False` leaves out the fused ReLU."""
+
+    @abstractmethod
+    def backward(self, data: bool, weights: bool, bias: bool) -> None: ...
+
+
+class MaskedPlan(ABC):
+    """An op whose forward pass draws random numbers."""
+
+    @abstractmethod
+    def forward(self, draw: Draw) -> None: ...
+
+    @abstractmethod
+    def backward(self) -> None:
+        """Uses the same draw as the last forward."""
+
+
+class Backend(ABC):
+    """Tensors and planned ops on one kind of hardware."""
+
+    name = "abstract"
+    xp: Any = np
+
+    def __init__(self, threads: int = 1, dtype: Any = np.float32) -> None:
+        self.threads = threads
+        self.dtype = np.dtype(dtype)
+        self.exported: weakref.WeakSet[Tensor] = weakref.WeakSet()
+
+    @abstractmethod
+    def another(self, threads: int) -> Backend:
+        """A second execution context of the same kind, for a leaf that runs beside this one."""
+
+    def describe(self) -> str:
+        """One phrase for the run header."""
+        return f"{self.name}, {self.threads} thread{'s' if self.threads != 1 else ''}"
+
+    # Memory.
+
+    def tensor(self, shape: Sequence[int]) -> Tensor:
+        return Tensor(self, shape)
+
+    def empty(self, elements: int) -> Array:
+        """Uninitialised flat storage."""
+        return aligned(elements, self.dtype)
+
+    def plain_layout(self, shape: Sequence[int]) -> Layout:
+        return Layout(shape)
+
+    def to_plain(self, tensor: Tensor, out: Array) -> None:
+        """Copy a tensor's native storage to a plain array."""
+        raise NotImplementedError  # only called for layouts that the backend itself made
+
+    def from_plain(self, tensor: Tensor, source: Array) -> None:
+        """Copy a plain array to a tensor's native storage."""
+        raise NotImplementedError  # only called for layouts that the backend itself made
+
+    # Ops. Each lays out its output blob as it likes best and returns a plan.
+
+    @abstractmethod
+    def convolution(
+        self, x: Blob, w: Blob, b: Blob | None, y: Blob, window: Window, groups: int,
+        relu: float | None = None, transposed: bool = False,
+    ) -> WeightedPlan:
+        """y = x * w + b over 1 to 3 spatial axes, then ReLU with slope `relu` if given.
+
+        Weights are (O, I/groups, k...) as Caffe has them, and (I, O/groups, k...) when transposed
+        (deconvolution). y has its shape already.
+        """  # fmt: skip
+
+    @abstractmethod
+    def inner_product(
+        self, x: Blob, w: Blob, b: Blob | None, y: Blob, axis: int, transpose: bool,
+        relu: float | None = None,
+    ) -> WeightedPlan:
+        """y = x w^T + b with x flattened to (count before axis, count from axis on)."""  # fmt: skip
+
+    @abstractmethod
+    def pooling(self, x: Blob, y: Blob, method: str, window: Window) -> Plan:
+        """MAX or AVE over 2 spatial axes, with Caffe's clipped windows."""
+
+    @abstractmethod
+    def lrn(
+        self, x: Blob, y: Blob, size: int, alpha: float, beta: float, k: float, across: bool
+    ) -> Plan:
+        """y = x * (k + alpha/n * sum of squares in the region)^-beta; n = size or size^2."""
+
+    @abstractmethod
+    def relu(self, x: Blob, y: Blob, slope: float) -> Plan:
+        """y = max(x, 0) + slope * min(x, 0); x and y may be one blob."""
+
+    @abstractmethod
+    def dropout(self, x: Blob, y: Blob, ratio: float, scale: float) -> MaskedPlan:
+        """y = x * scale where a uniform draw per element is >= ratio, else 0; may be in place."""
+
+    @abstractmethod
+    def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> Plan:
+        """y = the xs one after the other; `backward` skips inputs listed in `plan.skip`."""
+
+    @abstractmethod
+    def add(self, parts: Sequence[Tensor], total: Tensor) -> Any:
+        """A callable that sums `parts` into `total`, which may be one of them."""

@@ -1,0 +1,139 @@
+"""The CPU backend: oneDNN primitives on blocked layouts, and compiled kernels beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ...blob import Blob
+from ..base import MaskedPlan, Plan, WeightedPlan, Window
+from ..numpy import NumPyBackend
+from ..tensor import Array, Tensor
+from .activation import ReLU
+from .add import Sum
+from .concat import Concat
+from .convolution import Convolution
+from .dropout import Dropout
+from .inner_product import InnerProduct
+from .library import RELU, Library
+from .lrn import LRN
+from .memory import Descriptor, OneDNNTensor, Program, Workspace
+from .pooling import Pooling
+
+
+@cache
+def library() -> Library:
+    """The one loaded libdnnl of this process."""
+    return Library()
+
+
+class OneDNNBackend(NumPyBackend):
+    """Plans are oneDNN primitives; what it lacks is inherited or compiled."""
+
+    name = "onednn"
+
+    def __init__(self, threads: int = 1) -> None:
+        super().__init__(threads)
+        self.library = library()
+        self.workspace = Workspace(self)
+
+    def another(self, threads: int) -> OneDNNBackend:
+        return OneDNNBackend(threads)
+
+    def describe(self) -> str:
+        return f"oneDNN {'.'.join(map(str, self.library.version))}, {super().describe()[8:]}"
+
+    def use_threads(self) -> None:
+        """Primitives created next run on this backend's number of threads."""
+        self.library.set_threads(self.threads)
+
+    @contextmanager
+    def attributes(self, relu: float | None) -> Iterator[int | None]:
+        """Primitive attributes with a fused ReLU, or none."""
+        if relu is None:
+            yield None
+            return
+        lib = self.library
+        attributes, operations = lib.new("primitive_attr_create"), lib.new("post_ops_create")
+        lib.call("post_ops_append_eltwise", operations, RELU, relu, 0.0)
+        lib.call("primitive_attr_set_post_ops", attributes, operations)
+        yield attributes
+        lib.destroy("post_ops", operations)
+        lib.destroy("primitive_attr", attributes)
+
+    # Memory.
+
+    def tensor(self, shape: Sequence[int]) -> OneDNNTensor:
+        return OneDNNTensor(self, shape)
+
+    def plain_layout(self, shape: Sequence[int]) -> Descriptor:
+        return Descriptor.contiguous(self.library, shape)
+
+    def to_plain(self, tensor: Tensor, out: Array) -> None:
+        self._copy(tensor, out, inward=False)
+
+    def from_plain(self, tensor: Tensor, source: Array) -> None:
+        self._copy(tensor, source, inward=True)
+
+    def _copy(self, tensor: Tensor, plain: np.ndarray[Any, Any], inward: bool) -> None:
+        layout = tensor.layout
+        assert isinstance(layout, Descriptor)
+        other = OneDNNTensor(self, layout.plain.shape)
+        other.bind(plain)
+        other.fresh = tensor.fresh = 1
+        program = Program(self)
+        if inward:
+            program.reorder(other, tensor, source_layout=layout.plain)
+        else:
+            program.reorder(tensor, other, target_layout=layout.plain)
+        program.run()
+
+    # Ops.
+
+    def convolution(
+        self, x: Blob, w: Blob, b: Blob | None, y: Blob, window: Window, groups: int,
+        relu: float | None = None, transposed: bool = False,
+    ) -> WeightedPlan:  # fmt: skip
+        if not 1 <= len(window.kernel) <= 3 or 0 in x.shape:
+            return super().convolution(x, w, b, y, window, groups, relu, transposed)
+        return Convolution(self, x, w, b, y, window, groups, relu, transposed)
+
+    def inner_product(
+        self, x: Blob, w: Blob, b: Blob | None, y: Blob, axis: int, transpose: bool,
+        relu: float | None = None,
+    ) -> WeightedPlan:  # fmt: skip
+        if 0 in x.shape:
+            return super().inner_product(x, w, b, y, axis, transpose, relu)
+        return InnerProduct(self, x, w, b, y, axis, transpose, relu)
+
+    def pooling(self, x: Blob, y: Blob, method: str, window: Window) -> Plan:
+        if 0 in x.shape:
+            return super().pooling(x, y, method, window)
+        return Pooling(self, x, y, method, window)
+
+    def lrn(
+        self, x: Blob, y: Blob, size: int, alpha: float, beta: float, k: float, across: bool
+    ) -> Plan:
+        if across and LRN.supports(x):
+            return LRN(self, x, y, size, alpha, beta, k)
+        return super().lrn(x, y, size, alpha, beta, k, across)
+
+    def relu(self, x: Blob, y: Blob, slope: float) -> Plan:
+        if slope < 0 or 0 in x.shape:
+            return super().relu(x, y, slope)
+        return ReLU(self, x, y, slope)
+
+    def dropout(self, x: Blob, y: Blob, ratio: float, scale: float) -> MaskedPlan:
+        return Dropout(self, x, y, ratio, scale)
+
+    def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> Plan:
+        if any(0 in x.shape for x in xs):
+            return super().concat(xs, y, axis)
+        return Concat(self, xs, y, axis)
+
+    def add(self, parts: Sequence[Tensor], total: Tensor) -> Any:
+        return Sum(self, parts, total)

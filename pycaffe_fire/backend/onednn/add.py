@@ -1,0 +1,26 @@
+"""The sum of several tensors in one pass: how gradients meet at a split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..tensor import Tensor
+from .memory import Descriptor, Program
+
+if TYPE_CHECKING:
+    from . import OneDNNBackend
+
+
+class Sum:
+    """total = sum of parts; total may be the first part."""
+
+    def __init__(self, backend: OneDNNBackend, parts: Sequence[Tensor], total: Tensor) -> None:
+        layout = total.layout
+        assert isinstance(layout, Descriptor)
+        self._program = Program(backend)
+        sources = [self._program.source(part, layout) for part in parts]
+        self._program.sum(sources, (total, layout))
+
+    def __call__(self) -> None:
+        self._program.run()

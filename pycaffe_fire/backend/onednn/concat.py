@@ -1,0 +1,66 @@
+"""Concatenation: one primitive forward, one copy per branch backward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...blob import Blob
+from ...errors import BackendError
+from ..base import Plan
+from .library import MULTIPLE_SOURCE, handles
+from .memory import Argument, Descriptor, Program
+
+if TYPE_CHECKING:
+    from . import OneDNNBackend
+
+
+class Concat(Plan):
+    """The output takes the layout that suits the inputs as they lie."""
+
+    def __init__(self, backend: OneDNNBackend, xs: Sequence[Blob], y: Blob, axis: int) -> None:
+        self.backend, self.xs, self.y, self.axis = backend, list(xs), y, axis
+        library = backend.library
+        layouts = [x.value.layout for x in xs]
+        sources = handles([d.handle for d in layouts if isinstance(d, Descriptor)])
+        backend.use_threads()
+        made = library.new(
+            "concat_primitive_desc_create", library.engine, None, len(layouts), axis, sources, None
+        )
+        plain = Descriptor.contiguous(library, y.shape)
+        y.lay_out(Descriptor.chosen(y.shape, made, "dst", plain))
+        arguments: dict[str | int, Argument] = {
+            MULTIPLE_SOURCE + i: x.value for i, x in enumerate(xs)
+        }
+        self._forward = Program(backend)
+        self._forward.add(made, {**arguments, "dst": y.value})
+        self._backward: dict[int, Program] = {}
+        self.skip: set[int] = set()
+
+    def forward(self) -> None:
+        self._forward.run()
+
+    def backward(self) -> None:
+        offset = 0
+        for i, x in enumerate(self.xs):
+            if i not in self.skip:
+                if i not in self._backward:
+                    self._backward[i] = self._part_program(x, offset)
+                self._backward[i].run()
+            offset += x.shape[self.axis]
+
+    def _part_program(self, x: Blob, offset: int) -> Program:
+        start = [0] * len(x.shape)
+        start[self.axis] = offset
+        program = Program(self.backend)
+        dy = self.y.gradient
+        layout = dy.layout
+        assert isinstance(layout, Descriptor)
+        try:
+            part = layout.part(x.shape, start)
+        except BackendError:  # the cut goes through a block
+            plain = program.scratch(layout.plain)
+            program.reorder(dy, plain)
+            dy, part = plain, layout.plain.part(x.shape, start)
+        program.reorder(dy, x.gradient, source_layout=part)
+        return program

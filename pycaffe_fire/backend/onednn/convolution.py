@@ -1,0 +1,187 @@
+"""Convolution and deconvolution as oneDNN primitives, with the ReLU behind them fused in."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from ...blob import Blob
+from ..base import WeightedPlan, Window
+from .library import CONVOLUTION_DIRECT, DECONVOLUTION_DIRECT, FORWARD_TRAINING, dims
+from .memory import Descriptor, Program
+
+if TYPE_CHECKING:
+    from . import OneDNNBackend
+
+SLOW = ("ref", "gemm", "simple")
+
+
+class Convolution(WeightedPlan):
+    """Weights keep the layout of the first forward primitive for the whole run.
+
+    The data gradient wants them the other way round and gets one cheap reorder per pass.
+    """
+
+    def __init__(
+        self, backend: OneDNNBackend, x: Blob, w: Blob, b: Blob | None, y: Blob, window: Window,
+        groups: int, relu: float | None, transposed: bool,
+    ) -> None:  # fmt: skip
+        self.backend, self.library = backend, backend.library
+        self.x, self.w, self.b, self.y = x, w, b, y
+        self.window, self.groups, self.relu, self.transposed = window, groups, relu, transposed
+        self.kind = "deconvolution" if transposed else "convolution"
+        self.algorithm = DECONVOLUTION_DIRECT if transposed else CONVOLUTION_DIRECT
+        self._plain_weights = self._caffe_weights()
+        self._source, self._hint = self._choose_source()
+        self._lay_out()
+        self._programs: dict[tuple[bool, ...], Program] = {}
+        self._backward_data: Program | None = None
+        self._forward = {True: self._forward_program(self._hint)}
+
+    def forward(self, activate: bool = True) -> None:
+        if activate not in self._forward:
+            self._forward[activate] = self._forward_program(
+                self._forward_descriptor(None, self._source)
+            )
+        self._forward[activate].run()
+
+    def backward(self, data: bool, weights: bool, bias: bool) -> None:
+        if weights or bias:
+            add_w = weights and self.w.gradient.fresh != 0
+            add_b = bias and self.b is not None and self.b.gradient.fresh != 0
+            key = (weights, bias, add_w, add_b)
+            if key not in self._programs:
+                self._programs[key] = self._weights_program(*key)
+            self._programs[key].run()
+        if data:
+            if self._backward_data is None:
+                self._backward_data = self._data_program()
+            self._backward_data.run()
+
+    # Geometry.
+
+    def _caffe_weights(self) -> Descriptor:
+        """Caffe's plain weight array in oneDNN's logical order (groups?, O/g, I/g, k...)."""
+        first, second, *kernel = self.w.shape
+        groups, area = self.groups, prod(kernel)
+        out, into = (second, first // groups) if self.transposed else (first // groups, second)
+        shape = [out, into, *kernel]
+        strides = [into * area, area] if not self.transposed else [area, out * area]
+        strides += [prod(kernel[i + 1 :]) for i in range(len(kernel))]
+        if groups > 1:
+            shape, strides = [groups, *shape], [out * into * area, *strides]
+        return Descriptor.strided(self.library, shape, strides)
+
+    def _geometry(self) -> list[Any]:
+        """Strides, dilations (counted from 0), left pads and right pads (may be negative)."""
+        win = self.window
+        small, large = (self.x, self.y) if self.transposed else (self.y, self.x)
+        right = [
+            (small.shape[2 + i] - 1) * win.stride[i]
+            + (win.kernel[i] - 1) * win.dilation[i] + 1
+            - large.shape[2 + i] - win.pad[i]
+            for i in range(len(win.kernel))
+        ]  # fmt: skip
+        return [dims(win.stride), dims([d - 1 for d in win.dilation]), dims(win.pad), dims(right)]
+
+    # Layouts.
+
+    def _any(self, shape: tuple[int, ...]) -> Descriptor:
+        return Descriptor.any(self.library, shape)
+
+    def _create(self, what: str, *arguments: Any) -> int:
+        self.backend.use_threads()
+        handles = [a.handle if isinstance(a, Descriptor) else a for a in arguments]
+        name = f"{self.kind}_{what}_primitive_desc_create"
+        return self.library.new(name, self.library.engine, *handles)
+
+    def _bias(self, wanted: bool = True) -> Descriptor | None:
+        return Descriptor.contiguous(self.library, self.b.shape) if self.b and wanted else None
+
+    def _forward_descriptor(self, relu: float | None, source: Descriptor) -> int:
+        with self.backend.attributes(relu) as attributes:
+            return self._create(
+                "forward", FORWARD_TRAINING, self.algorithm, source,
+                self._any(self._plain_weights.shape), self._bias(), self._any(self.y.shape),
+                *self._geometry(), attributes,
+            )  # fmt: skip
+
+    def _choose_source(self) -> tuple[Descriptor, int]:
+        """Take the source as it lies if a fast kernel does, else what the library likes best."""
+        layout = self.x.value.layout
+        if isinstance(layout, Descriptor) and not layout.is_plain:
+            made = self._forward_descriptor(self.relu, layout)
+            if not self.library.implementation(made).startswith(SLOW):
+                return layout, made
+            self.library.destroy("primitive_desc", made)
+        free = self._any(self.x.shape)
+        return free, self._forward_descriptor(self.relu, free)
+
+    def _lay_out(self) -> None:
+        """Lay out the output, and the weights unless an earlier plan did."""
+        self.y.lay_out(self._chosen(self.y, self._hint, "dst"))
+        w = self.w
+        if not w.value.pinned:
+            wanted = Descriptor.chosen(w.shape, self._hint, "weights", self._plain_weights)
+            if not wanted.is_plain:
+                w.lay_out(wanted)
+            w.value.pinned = w.gradient.pinned = True
+        stored = w.value.layout
+        self._stored = self._plain_weights if stored.is_plain else stored
+
+    def _chosen(self, blob: Blob, primitive_descriptor: int, what: str) -> Descriptor:
+        plain = Descriptor.contiguous(self.library, blob.shape)
+        return Descriptor.chosen(blob.shape, primitive_descriptor, what, plain)
+
+    def _weights_as(self, primitive_descriptor: int, what: str) -> Descriptor:
+        shape = self._plain_weights.shape
+        return Descriptor.chosen(shape, primitive_descriptor, what, self._plain_weights)
+
+    # Programs.
+
+    def _forward_program(self, made: int) -> Program:
+        program = Program(self.backend)
+        x = program.source(self.x.value, self._chosen(self.x, made, "src"))
+        w = program.source(self.w.value, self._weights_as(made, "weights"), self._stored)
+        y, staged = program.target(self.y.value, self._chosen(self.y, made, "dst"))
+        bias = self.b.value if self.b else None
+        program.add(made, {"src": x, "weights": w, "bias": bias, "dst": y})
+        program.finish(staged)
+        return program
+
+    def _data_program(self) -> Program:
+        made = self._create(
+            "backward_data", self.algorithm, self._any(self.x.shape),
+            self._any(self._plain_weights.shape), self._any(self.y.shape),
+            *self._geometry(), self._hint, None,
+        )  # fmt: skip
+        program = Program(self.backend)
+        dy = program.source(self.y.gradient, self._chosen(self.y, made, "diff_dst"))
+        w = program.source(self.w.value, self._weights_as(made, "weights"), self._stored)
+        dx, staged = program.target(self.x.gradient, self._chosen(self.x, made, "diff_src"))
+        program.add(made, {"diff_dst": dy, "weights": w, "diff_src": dx})
+        program.finish(staged)
+        return program
+
+    def _weights_program(self, weights: bool, bias: bool, add_w: bool, add_b: bool) -> Program:
+        made = self._create(
+            "backward_weights", self.algorithm, self._source,
+            self._any(self._plain_weights.shape), self._bias(bias), self._any(self.y.shape),
+            *self._geometry(), self._hint, None,
+        )  # fmt: skip
+        program = Program(self.backend)
+        x = program.source(self.x.value, self._chosen(self.x, made, "src"))
+        dy = program.source(self.y.gradient, self._chosen(self.y, made, "diff_dst"))
+        chosen = self._weights_as(made, "diff_weights")
+        dw, staged = program.target(self.w.gradient, chosen, self._stored, add_w, weights)
+        arguments: dict[str | int, Any] = {"src": x, "diff_dst": dy, "diff_weights": dw}
+        if bias and self.b is not None:
+            plain = Descriptor.contiguous(self.library, self.b.shape)
+            arguments["diff_bias"], staged_bias = program.target(
+                self.b.gradient, plain, None, add_b
+            )
+        program.add(made, arguments)
+        program.finish(staged)
+        if bias and self.b is not None:
+            program.finish(staged_bias)
+        return program

@@ -1,0 +1,357 @@
+"""Layouts, tensors and programs over oneDNN memory.
+
+A tensor owns one oneDNN memory object per layout it is seen in; the objects stay, and only the
+address behind them moves when storage is assigned. So plans can be built before memory is.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any, Union
+
+from ...errors import BackendError
+from ..tensor import NATIVE, Array, Layout, Tensor
+from .library import (
+    ANY_LAYOUT,
+    ARGUMENT,
+    F32,
+    MULTIPLE_SOURCE,
+    PLAIN_TAGS,
+    ExecArgument,
+    Library,
+    dims,
+    floats,
+    handles,
+)
+
+if TYPE_CHECKING:
+    from . import OneDNNBackend
+
+ALIGNMENT = 16  # elements: one cache line
+
+
+class Descriptor(Layout):
+    """A layout described by a oneDNN memory descriptor, which it owns.
+
+    `plain` describes the C-contiguous array of the same values in the same logical order; weights
+    need it spelled out, because oneDNN counts their axes differently from Caffe (groups).
+    """
+
+    def __init__(
+        self, library: Library, shape: Sequence[int], handle: int, plain: Descriptor | None = None
+    ) -> None:
+        super().__init__(shape)
+        self.library = library
+        self.handle = handle
+        self.elements = max(-(-library.size(handle) // 4), 1)
+        self.plain = plain or self
+        self.is_plain = plain is None
+
+    @classmethod
+    def contiguous(cls, library: Library, shape: Sequence[int]) -> Descriptor:
+        """The plain layout; what oneDNN cannot name (no axes, too many, none left) is flat."""
+        logical = tuple(shape)
+        if not 1 <= len(logical) <= len(PLAIN_TAGS) or 0 in logical:
+            logical = (max(prod(logical), 1),)
+        arguments = (len(logical), dims(logical), F32, PLAIN_TAGS[len(logical)])
+        return cls(library, shape, library.new("memory_desc_create_with_tag", *arguments))
+
+    @classmethod
+    def strided(
+        cls, library: Library, shape: Sequence[int], strides: Sequence[int]
+    ) -> Descriptor:
+        arguments = (len(shape), dims(shape), F32, dims(strides))
+        return cls(library, shape, library.new("memory_desc_create_with_strides", *arguments))
+
+    @classmethod
+    def any(cls, library: Library, shape: Sequence[int]) -> Descriptor:
+        """Leaves the choice to the primitive it is used to create."""
+        arguments = (len(shape), dims(shape), F32, ANY_LAYOUT)
+        return cls(library, shape, library.new("memory_desc_create_with_tag", *arguments))
+
+    @classmethod
+    def chosen(
+        cls, shape: Sequence[int], primitive_descriptor: int, what: str, plain: Descriptor
+    ) -> Descriptor:
+        """What a primitive wants for one argument of Caffe shape `shape`."""
+        library = plain.library
+        handle = library.query_descriptor(primitive_descriptor, what)
+        if handle is None:
+            raise BackendError(f"oneDNN primitive has no {what}")
+        if library.equal(handle, plain.handle):
+            library.destroy("memory_desc", handle)
+            return plain
+        return cls(library, shape, handle, plain)
+
+    def part(self, shape: Sequence[int], offset: Sequence[int]) -> Descriptor:
+        """A window into this layout; raises BackendError where blocks would be cut."""
+        arguments = (self.handle, dims(shape), dims(offset))
+        made = self.library.new("memory_desc_create_submemory", *arguments)
+        return Descriptor(self.library, shape, made, Descriptor.contiguous(self.library, shape))
+
+    @cached_property
+    def grid(self) -> tuple[int, int, int, int] | None:  # type: ignore[override]
+        if self.is_plain:
+            return super().grid
+        if len(self.shape) < 3:
+            return None
+        facts = self.library.describe(self.handle, len(self.shape))
+        pixels = prod(self.shape[2:])
+        channels = facts["padded"][1]
+        spatial = tuple(prod(self.shape[i + 1 :]) for i in range(2, len(self.shape)))
+        if facts["block_axes"] == (1,):
+            block = facts["blocks"][0]
+            want = (channels * pixels, pixels * block, *(s * block for s in spatial))
+            grid = (self.shape[0], channels // block, pixels, block)
+        elif facts["block_axes"] == ():
+            want = (channels * pixels, 1, *(s * channels for s in spatial))
+            grid = (self.shape[0], 1, pixels, channels)
+        else:
+            return None
+        return grid if facts["strides"] == want else None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Descriptor) and self.library.equal(self.handle, other.handle)
+
+    def __hash__(self) -> int:
+        return self.elements
+
+    def __del__(self) -> None:
+        if getattr(self, "handle", None):
+            self.library.destroy("memory_desc", self.handle)
+
+
+class OneDNNTensor(Tensor):
+    """A tensor with oneDNN memory objects that follow its storage."""
+
+    backend: OneDNNBackend
+    layout: Descriptor
+
+    def __init__(self, backend: OneDNNBackend, shape: Sequence[int]) -> None:
+        self._memories: list[tuple[Descriptor, int]] = []
+        super().__init__(backend, shape)
+
+    def memory(self, layout: Descriptor | None = None) -> int:
+        """The memory object that shows this tensor's storage as `layout` (its own if None)."""
+        layout = layout or self.layout
+        for known, handle in self._memories:
+            if known == layout:
+                return handle
+        library = self.backend.library
+        address = self.buffer.ctypes.data if self.buffer is not None else None
+        handle = library.new("memory_create", layout.handle, library.engine, address)
+        self._memories.append((layout, handle))
+        return handle
+
+    def bind(self, buffer: Array | None) -> None:
+        self.buffer = buffer
+        if buffer is not None:
+            for _, handle in self._memories:
+                self.backend.library.call("memory_set_data_handle", handle, buffer.ctypes.data)
+
+    def _replace_layout(self, layout: Layout) -> None:
+        self._release()
+        super()._replace_layout(layout)
+
+    def _release(self) -> None:
+        for _, handle in self._memories:
+            self.backend.library.destroy("memory", handle)
+        self._memories = []
+
+    def __del__(self) -> None:
+        self._release()
+
+
+class Workspace:
+    """One growing buffer behind all scratch tensors of a backend: they live for one op only."""
+
+    def __init__(self, backend: OneDNNBackend) -> None:
+        self.backend = backend
+        self.buffer = backend.empty(0)
+        self._tensors: list[tuple[weakref.ref[OneDNNTensor], int]] = []
+
+    def attach(self, tensor: OneDNNTensor, start: int) -> int:
+        """Place a scratch tensor at an offset; returns the offset behind it."""
+        stop = start + -(-tensor.layout.elements // ALIGNMENT) * ALIGNMENT
+        self._tensors.append((weakref.ref(tensor), start))
+        if stop > self.buffer.size:
+            self.buffer = self.backend.empty(stop)
+            self._tensors = [(ref, at) for ref, at in self._tensors if ref() is not None]
+            for ref, at in self._tensors:
+                placed = ref()
+                if placed is not None:
+                    placed.bind(self.buffer[at:])
+        else:
+            tensor.bind(self.buffer[start:])
+        return stop
+
+
+Argument = Union[Tensor, tuple[Tensor, Descriptor], None]
+_OUTPUTS = ("dst", "diff_src", "diff_weights", "diff_bias")
+
+
+class Program:
+    """Primitives with frozen arguments, run one after the other: one ctypes call each."""
+
+    def __init__(self, backend: OneDNNBackend) -> None:
+        self.backend = backend
+        self.library = backend.library
+        self._calls: list[tuple[int, int, int, int]] = []
+        self._keep: list[Any] = []
+        self._reads: list[OneDNNTensor] = []
+        self._writes: list[OneDNNTensor] = []
+        self._scratch: list[OneDNNTensor] = []
+        self._frame = 0
+
+    def scratch(self, layout: Descriptor) -> OneDNNTensor:
+        """A tensor that holds nothing between two runs."""
+        tensor = OneDNNTensor(self.backend, layout.shape)
+        tensor.lay_out(layout)
+        self._frame = self.backend.workspace.attach(tensor, self._frame)
+        self._scratch.append(tensor)
+        return tensor
+
+    def add(self, primitive_descriptor: int, arguments: Mapping[str | int, Argument]) -> None:
+        """Append a primitive; names tell which arguments it writes."""
+        library = self.library
+        self.backend.use_threads()
+        primitive = library.new("primitive_create", primitive_descriptor)
+        forward = "dst" in arguments
+        table = []
+        for which, bound in arguments.items():
+            if bound is None:
+                continue
+            tensor, layout = bound if isinstance(bound, tuple) else (bound, None)
+            assert isinstance(tensor, OneDNNTensor)
+            number = ARGUMENT[which] if isinstance(which, str) else which
+            table.append(ExecArgument(number, tensor.memory(layout)))
+            self._note(tensor, which in _OUTPUTS or (which == "workspace" and forward))
+        frozen = (ExecArgument * len(table))(*table)
+        self._keep += [frozen, arguments, _Owned(library, primitive, primitive_descriptor)]
+        self._calls.append((primitive, library.stream, len(table), C.addressof(frozen)))
+
+    def _note(self, tensor: OneDNNTensor, written: bool) -> None:
+        """Sources come first in an argument table, so an in-place argument counts as read."""
+
+        def listed(tensors: list[OneDNNTensor]) -> bool:
+            return any(tensor is t for t in tensors)
+
+        if listed(self._scratch):
+            return
+        if written and not listed(self._writes):
+            self._writes.append(tensor)
+        elif not written and not listed(self._reads) and not listed(self._writes):
+            self._reads.append(tensor)
+
+    def reorder(
+        self, source: Tensor, target: Tensor,
+        source_layout: Descriptor | None = None, target_layout: Descriptor | None = None,
+    ) -> None:  # fmt: skip
+        """Append a conversion from one layout to another."""
+        library = self.library
+        assert isinstance(source, OneDNNTensor) and isinstance(target, OneDNNTensor)
+        a, b = source_layout or source.layout, target_layout or target.layout
+        engine = library.engine
+        arguments = (a.handle, engine, b.handle, engine, None)
+        made = library.new("reorder_primitive_desc_create", *arguments)
+        self.add(made, {"src": (source, a), "dst": (target, b)})
+
+    def source(
+        self, tensor: Tensor, layout: Descriptor, seen_as: Descriptor | None = None
+    ) -> tuple[Tensor, Descriptor]:
+        """`tensor` for reading in `layout`: itself, or a copy that the program makes first.
+
+        `seen_as` is another description of the tensor's own storage (say, with groups).
+        """
+        own = seen_as or tensor.layout
+        if own == layout:
+            return tensor, layout
+        copy = self.scratch(layout)
+        self.reorder(tensor, copy, source_layout=seen_as)
+        return copy, layout
+
+    def target(
+        self, tensor: Tensor, layout: Descriptor, seen_as: Descriptor | None = None,
+        accumulate: bool = False, wanted: bool = True,
+    ) -> tuple[tuple[Tensor, Descriptor], Staged | None]:  # fmt: skip
+        """`tensor` for writing in `layout`, and what `finish` must do afterwards if anything.
+
+        A scratch tensor stands in where the layouts differ, where the result is to be added to
+        what is there, or where nobody wants it.
+        """
+        own = seen_as or tensor.layout
+        assert isinstance(own, Descriptor)
+        if wanted and not accumulate and own == layout:
+            return (tensor, layout), None
+        stand_in = self.scratch(layout)
+        staged = Staged(stand_in, tensor, own, accumulate) if wanted else None
+        return (stand_in, layout), staged
+
+    def finish(self, staged: Staged | None) -> None:
+        """Bring a staged result to the tensor it is meant for."""
+        if staged is None:
+            return
+        if staged.accumulate:
+            target = (staged.tensor, staged.layout)
+            self.sum([target, (staged.stand_in, staged.stand_in.layout)], target)
+        else:
+            self.reorder(staged.stand_in, staged.tensor, target_layout=staged.layout)
+
+    def sum(
+        self,
+        parts: Sequence[tuple[Tensor, Descriptor]],
+        total: tuple[Tensor, Descriptor],
+    ) -> None:
+        """Append total = sum of parts, in one pass; total may be the first part."""
+        library, n = self.library, len(parts)
+        sources = handles([layout.handle for _, layout in parts])
+        self.backend.use_threads()
+        made = library.new(
+            "sum_primitive_desc_create", library.engine, total[1].handle, n,
+            floats([1.0] * n), sources, None,
+        )  # fmt: skip
+        arguments: dict[str | int, Argument] = {
+            MULTIPLE_SOURCE + i: part for i, part in enumerate(parts)
+        }
+        self.add(made, {**arguments, "dst": total})
+
+    def run(self) -> None:
+        for tensor in self._reads:
+            if not tensor.fresh & NATIVE:
+                tensor.sync()
+        for tensor in self._writes:
+            if tensor.buffer is None:
+                tensor.allocate()
+        execute = self.library.execute
+        for primitive, stream, count, table in self._calls:
+            status = execute(primitive, stream, count, table)
+            if status:
+                raise BackendError(f"oneDNN could not run a primitive (status {status})")
+        for tensor in self._writes:
+            tensor.fresh = NATIVE
+
+
+@dataclass
+class Staged:
+    """A result that waits in scratch memory for its last step."""
+
+    stand_in: OneDNNTensor
+    tensor: Tensor
+    layout: Descriptor
+    accumulate: bool
+
+
+class _Owned:
+    """Destroys a primitive and its descriptor with the program that runs them."""
+
+    def __init__(self, library: Library, primitive: int, primitive_descriptor: int) -> None:
+        self.library, self.handles = library, (primitive, primitive_descriptor)
+
+    def __del__(self) -> None:
+        self.library.destroy("primitive", self.handles[0])
+        self.library.destroy("primitive_desc", self.handles[1])

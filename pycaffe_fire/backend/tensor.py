@@ -1,0 +1,176 @@
+"""A tensor whose freshest copy may be a plain array or the backend's native layout.
+
+Caffe's SyncedMemory with one more state: nothing is converted unless somebody asks, and a cleared
+tensor costs nothing until it is read or accumulated into.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .base import Backend
+
+Array = Any  # numpy.ndarray, or cupy.ndarray on the GPU
+
+ZERO, NATIVE, PLAIN, BOTH = 0, 1, 2, 3
+_UNHELD = 2  # references to a plain copy that only its tensor knows (and getrefcount's own)
+
+
+class Layout:
+    """How a logical shape lies in memory. This base class is the plain, C-contiguous one.
+
+    `grid` = (samples, outer channels, pixels, inner channels) describes every layout of the
+    family N [C/b] S [b] that kernels of our own understand, and is None for any other.
+    """
+
+    is_plain = True
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        self.shape = tuple(shape)
+        self.elements = prod(self.shape)
+
+    @property
+    def grid(self) -> tuple[int, int, int, int] | None:
+        if len(self.shape) < 2:
+            return (1, 1, self.elements, 1)
+        return (self.shape[0], self.shape[1], prod(self.shape[2:]), 1)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Layout) and other.is_plain and self.shape == other.shape
+
+    def __hash__(self) -> int:
+        return hash(self.shape)
+
+
+class Tensor:
+    """Storage in some layout, with a plain array on demand.
+
+    `fresh` says which copies hold the value; ZERO means "all zeros, whatever the memory holds".
+    A plan reads `buffer` after `sync()` and sets `fresh = NATIVE` after writing it.
+    """
+
+    def __init__(self, backend: Backend, shape: Sequence[int]) -> None:
+        self.backend = backend
+        self.layout = backend.plain_layout(shape)
+        self.buffer: Array | None = None
+        self.fresh = ZERO
+        self.pinned = False  # a pinned tensor keeps its layout, because somebody aliases it
+        self._plain: Array | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.layout.shape
+
+    @property
+    def array(self) -> Array:
+        """The value as a plain array that may be written in place."""
+        if self.layout.is_plain:
+            self.sync()
+            assert self.buffer is not None
+            return self.buffer[: self.layout.elements].reshape(self.shape)
+        plain = self._fresh_plain()
+        self.fresh = PLAIN
+        self.backend.exported.add(self)
+        return plain.view()
+
+    def _fresh_plain(self) -> Array:
+        if self._plain is None:
+            self._plain = self.backend.xp.empty(self.shape, self.backend.dtype)
+        if self.fresh == ZERO:
+            self._plain[...] = 0
+        elif self.fresh == NATIVE:
+            self.backend.to_plain(self, self._plain)
+        return self._plain
+
+    def sync(self) -> None:
+        """Make the native copy fresh (what a plan does before it reads)."""
+        if self.fresh & NATIVE:
+            return
+        self.allocate()
+        if self.fresh == ZERO:
+            assert self.buffer is not None
+            self.buffer[...] = 0
+            self.fresh = NATIVE
+        else:
+            self.backend.from_plain(self, self._plain)
+            self.fresh = BOTH
+
+    def allocate(self) -> None:
+        if self.buffer is None:
+            self.bind(self.backend.empty(self.layout.elements))
+
+    def bind(self, buffer: Array | None) -> None:
+        """Use `buffer` (flat, at least `layout.elements` long) as the native storage."""
+        self.buffer = buffer
+
+    def move(self, buffer: Array) -> None:
+        """Bind to `buffer` and take the value along."""
+        if self.fresh & NATIVE:
+            assert self.buffer is not None
+            buffer[: self.layout.elements] = self.buffer[: self.layout.elements]
+        self.bind(buffer)
+
+    def clear(self) -> None:
+        """Set to zero without touching memory: the next writer overwrites, a reader sees zeros."""
+        self.fresh = ZERO
+
+    def lay_out(self, layout: Layout) -> None:
+        """Change the layout; a value of the same shape survives, another shape starts at zero."""
+        if self.pinned or (layout == self.layout and layout.shape == self.shape):
+            return
+        if layout.shape != self.shape or self.fresh == ZERO:
+            self.fresh, self._plain = ZERO, None
+        else:
+            self._plain = self.array.copy()
+            self.fresh = PLAIN
+        self.bind(None)
+        self._replace_layout(layout)
+
+    def _replace_layout(self, layout: Layout) -> None:
+        self.layout = layout
+        if layout.is_plain and self._plain is not None:
+            plain, self._plain = self._plain, None
+            self.allocate()
+            assert self.buffer is not None
+            self.buffer[: layout.elements] = plain.reshape(-1)
+            self.fresh = NATIVE
+
+    def alias(self, shape: Sequence[int]) -> Tensor:
+        """A tensor of another shape over the same plain storage; pins both to that layout."""
+        self.lay_out(self.backend.plain_layout(self.shape))
+        self.sync()
+        self.pinned = True
+        other = self.backend.tensor(shape)
+        other.bind(self.buffer)
+        other.fresh, other.pinned = NATIVE, True
+        return other
+
+    @property
+    def _held(self) -> bool:
+        """Does somebody still hold a plain array that `array` gave out?"""
+        return self._plain is not None and sys.getrefcount(self._plain) > _UNHELD
+
+    def before_run(self) -> None:
+        """An array given out earlier may have been written since: believe it."""
+        if self.fresh == BOTH and self._held:
+            self.fresh = PLAIN
+
+    def after_run(self) -> None:
+        """Bring an array that somebody still holds up to date, as Caffe's shared memory would."""
+        if self.fresh == NATIVE and self._held:
+            self._fresh_plain()
+            self.fresh = BOTH
+
+
+def aligned(elements: int, dtype: np.dtype[Any], alignment: int = 64) -> np.ndarray[Any, Any]:
+    """An uninitialised flat array whose data starts on a cache line."""
+    extra = alignment // dtype.itemsize
+    raw = np.empty(elements + extra, dtype)
+    start = (-raw.ctypes.data % alignment) // dtype.itemsize
+    return raw[start : start + elements]

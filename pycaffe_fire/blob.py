@@ -1,0 +1,98 @@
+"""Caffe's Blob: a value (`data`) and its gradient (`diff`), both writable arrays of one shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+from .errors import NetError
+
+if TYPE_CHECKING:
+    from .backend.base import Backend
+    from .backend.tensor import Array, Layout, Tensor
+
+MAX_ELEMENTS = 2**31 - 1  # Caffe's own limit: counts are C ints
+
+
+class Blob:
+    """`data` and `diff` are plain arrays; plans use the tensors `value` and `gradient` instead."""
+
+    def __init__(self, backend: Backend, shape: Sequence[int] = (), name: str = "") -> None:
+        self.name = name
+        self.backend = backend
+        self.value: Tensor = backend.tensor(_checked(shape, name))
+        self.gradient: Tensor = backend.tensor(self.value.shape)
+
+    @property
+    def data(self) -> Array:
+        return self.value.array
+
+    @property
+    def diff(self) -> Array:
+        return self.gradient.array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.layout.shape
+
+    @property
+    def count(self) -> int:
+        return prod(self.shape)
+
+    def _legacy_axis(self, axis: int) -> int:
+        return self.shape[axis] if axis < len(self.shape) else 1
+
+    @property
+    def num(self) -> int:
+        return self._legacy_axis(0)
+
+    @property
+    def channels(self) -> int:
+        return self._legacy_axis(1)
+
+    @property
+    def height(self) -> int:
+        return self._legacy_axis(2)
+
+    @property
+    def width(self) -> int:
+        return self._legacy_axis(3)
+
+    def reshape(self, *shape: int) -> None:
+        """Change the shape; a real change forgets the contents."""
+        if tuple(shape) != self.shape:
+            self.lay_out(self.backend.plain_layout(_checked(shape, self.name)))
+
+    def reshape_like(self, other: Blob) -> None:
+        self.reshape(*other.shape)
+
+    def lay_out(self, layout: Layout) -> None:
+        """Give value and gradient one layout (plans work on pairs that share it)."""
+        self.value.lay_out(layout)
+        self.gradient.lay_out(self.value.layout)
+
+    def canonical_axis(self, axis: int) -> int:
+        """`axis` counted from the front; raises IndexError when out of range."""
+        if not -len(self.shape) <= axis < len(self.shape):
+            raise IndexError(f"axis {axis} out of range for shape {list(self.shape)}")
+        return axis % len(self.shape)
+
+    def shape_string(self) -> str:
+        """As Caffe prints it: `2 3 12 12 (864)`."""
+        return "".join(f"{d} " for d in self.shape) + f"({self.count})"
+
+    def __repr__(self) -> str:
+        return f"<Blob {self.name or '?'}: {' x '.join(map(str, self.shape)) or 'scalar'}>"
+
+
+def _checked(shape: Sequence[int], name: str) -> tuple[int, ...]:
+    dims = tuple(int(d) for d in shape)
+    if any(d < 0 for d in dims):
+        raise NetError(f'blob "{name}": negative dimension in shape {list(dims)}')
+    if prod(dims) > MAX_ELEMENTS:
+        raise NetError(
+            f'blob "{name}": shape {list(dims)} has {prod(dims):,} elements, '
+            f"more than Caffe's limit of {MAX_ELEMENTS:,}; use a smaller batch or input"
+        )
+    return dims

@@ -1,0 +1,179 @@
+"""Caffe's Datum records: a small wire reader that copies nothing, and pictures to arrays.
+
+Parsing by hand instead of through protobuf leaves the pixels where the database has them; every
+image ends as a (channels, height, width) view in Caffe's BGR order, ready for the transformer.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from pycaffe_fire.errors import DataError
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_FLOAT_TAG = 6 << 3 | _FIXED32
+_INT_FIELDS = {1: "channels", 2: "height", 3: "width", 5: "label", 7: "encoded"}
+
+
+class Datum(NamedTuple):
+    """One record, its payload still in the database's memory."""
+
+    channels: int
+    height: int
+    width: int
+    label: int
+    data: memoryview
+    float_data: NDArray[np.float32] | None
+    encoded: bool
+
+
+def parse_datum(record: bytes | memoryview, where: str) -> Datum:
+    """Read a serialised Datum; `where` names database and key in errors."""
+    view = memoryview(record)
+    ints = [0] * 8
+    data = view[:0]
+    floats: list[NDArray[np.float32]] = []
+    at, end = 0, len(view)
+    try:
+        while at < end:
+            tag, at = _varint(view, at)
+            field, wire = tag >> 3, tag & 7
+            if wire == _VARINT:
+                value, at = _varint(view, at)
+                if field in _INT_FIELDS:
+                    ints[field] = value
+            elif wire == _BYTES:
+                size, at = _varint(view, at)
+                if at + size > end:
+                    raise ValueError(f"field {field} runs {at + size - end} bytes past the end")
+                if field == 4:
+                    data = view[at : at + size]
+                elif field == 6:
+                    floats.append(np.frombuffer(view[at : at + size], "<f4"))
+                at += size
+            elif tag == _FLOAT_TAG:
+                run, at = _float_run(view, at - 1)
+                floats.append(run)
+            elif wire in (_FIXED32, _FIXED64):
+                at += 4 if wire == _FIXED32 else 8
+                if at > end:
+                    raise ValueError(f"field {field} runs past the end")
+            else:
+                raise ValueError(f"unknown wire type {wire} at byte {at}")
+    except (ValueError, IndexError) as error:
+        reason = error if isinstance(error, ValueError) else "it ends in the middle of a number"
+        raise DataError(f"{where}: is not a Datum record: {reason}") from None
+    float_data = np.concatenate(floats) if len(floats) > 1 else (floats[0] if floats else None)
+    label = ints[5] & 0xFFFFFFFF
+    label -= (label & 0x80000000) << 1
+    return Datum(ints[1], ints[2], ints[3], label, data, float_data, bool(ints[7]))
+
+
+def _varint(view: memoryview, at: int) -> tuple[int, int]:
+    byte: int = view[at]
+    if byte < 0x80:
+        return byte, at + 1
+    value, shift = byte & 0x7F, 7
+    while shift < 70:
+        at += 1
+        byte = view[at]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at + 1
+        shift += 7
+    raise ValueError(f"a number of more than 10 bytes at byte {at}")
+
+
+def _float_run(view: memoryview, at: int) -> tuple[NDArray[np.float32], int]:
+    """The run of unpacked floats (tag, 4 bytes, tag, ...) that starts at `at`."""
+    pairs = np.frombuffer(
+        view[at:], np.dtype([("tag", "u1"), ("value", "<f4")]), (len(view) - at) // 5
+    )
+    other = np.flatnonzero(pairs["tag"] != _FLOAT_TAG)
+    count = int(other[0]) if len(other) else len(pairs)
+    if count == 0:
+        raise ValueError("float_data runs past the end")
+    return np.ascontiguousarray(pairs["value"][:count]), at + 5 * count
+
+
+def encode_datum(array: NDArray[Any], label: int) -> bytes:
+    """A Datum of a (channels, height, width) array: uint8 as data, anything else as float_data."""
+    if array.ndim != 3:
+        raise DataError(f"a Datum holds channels x height x width, not shape {array.shape}")
+    parts = [_int_field(number, size) for number, size in enumerate(array.shape, 1)]
+    if array.dtype == np.uint8:
+        parts.append(_number(4 << 3 | _BYTES) + _number(array.size) + array.tobytes())
+    parts.append(_int_field(5, label))
+    if array.dtype != np.uint8:
+        pairs = np.empty(array.size, np.dtype([("tag", "u1"), ("value", "<f4")]))
+        pairs["tag"], pairs["value"] = _FLOAT_TAG, array.ravel()
+        parts.append(pairs.tobytes())
+    return b"".join(parts)
+
+
+def _int_field(field: int, value: int) -> bytes:
+    return _number(field << 3) + _number(value & 0xFFFFFFFFFFFFFFFF)
+
+
+def _number(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def datum_image(
+    datum: Datum, where: str, force_color: bool = False, force_gray: bool = False
+) -> NDArray[Any]:
+    """The picture as a (channels, height, width) view of uint8 or float32."""
+    if datum.encoded:
+        return decode_image(datum.data, where, force_color, force_gray)
+    shape = (datum.channels, datum.height, datum.width)
+    size = shape[0] * shape[1] * shape[2]
+    if min(shape) <= 0:
+        raise DataError(f"{where}: the Datum has no picture (shape {shape})")
+    # As Caffe: bytes win when both are there.
+    found = len(datum.data) or (0 if datum.float_data is None else len(datum.float_data))
+    if found != size:
+        raise DataError(f"{where}: the Datum says {shape} = {size:,} values but holds {found:,}")
+    if len(datum.data):
+        return np.frombuffer(datum.data, np.uint8).reshape(shape)
+    assert datum.float_data is not None
+    return datum.float_data.reshape(shape)
+
+
+_COLOR = {"RGB": "RGB", "RGBA": "RGBA", "P": "RGB", "CMYK": "RGB", "YCbCr": "RGB"}
+_GRAY = {"L": "L", "1": "L"}
+
+
+def decode_image(
+    data: bytes | memoryview, where: str, force_color: bool = False, force_gray: bool = False
+) -> NDArray[np.uint8]:
+    """Decode PNG, JPEG, ... to a (channels, height, width) view in BGR order."""
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            kind = {**_COLOR, **_GRAY}.get(image.mode)
+            if kind is None:
+                raise DataError(f"{where}: pictures of mode {image.mode} are not 8-bit; convert it")
+            if force_gray:
+                image.draft("L", image.size)
+                kind = "L"
+            elif force_color:
+                kind = "RGB"
+            pixels = np.asarray(image if image.mode == kind else image.convert(kind))
+    except DataError:
+        raise
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise DataError(f"{where}: the picture cannot be decoded: {error}") from None
+    if pixels.ndim == 2:
+        return pixels[None]
+    if pixels.shape[2] == 4:
+        return pixels[:, :, (2, 1, 0, 3)].transpose(2, 0, 1)
+    return pixels[:, :, ::-1].transpose(2, 0, 1)

@@ -1,0 +1,233 @@
+"""Databases of key/value records, read by position: LMDB, and LevelDB where plyvel is installed.
+
+Reading never writes beside the data unless a lock file can be made, and any number of threads and
+processes may read at once. Records are numbered in key order, as Caffe's cursor walks them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import os
+import shutil
+import tempfile
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import lmdb
+
+from pycaffe_fire.errors import DataError
+
+_WALK = 4096  # keys indexed at a time: a sequential run starts at once, however large the database
+
+
+class Database(ABC):
+    """An ordered, read-only collection of records."""
+
+    def __init__(self, path: str, count: int) -> None:
+        self.path = path
+        self._count = count
+        self._lock = threading.Lock()
+        # Keys end to end in one buffer: a list of a million small objects would take twice as much.
+        self._keys = bytearray()
+        self._ends = array("Q", [0])
+
+    def __len__(self) -> int:
+        return self._count
+
+    def key(self, index: int) -> bytes:
+        """The key of record `index`; the index of keys is built as far as it is needed."""
+        if not 0 <= index < self._count:
+            raise IndexError(f"record {index} of {self._count}")
+        if index + 1 >= len(self._ends):
+            with self._lock:
+                self._extend(index + 1)
+        return bytes(self._keys[self._ends[index] : self._ends[index + 1]])
+
+    def _extend(self, known: int) -> None:
+        missing = known - (len(self._ends) - 1)
+        if missing <= 0:  # another thread was faster
+            return
+        last = bytes(self._keys[self._ends[-2] :]) if len(self._ends) > 1 else None
+        for key in itertools.islice(self._walk(last), -(-missing // _WALK) * _WALK):
+            self._keys += key
+            self._ends.append(len(self._keys))
+        if len(self._ends) <= known:
+            raise DataError(
+                f"{self.path}: holds fewer keys than the {self._count} it announces; "
+                "the database is damaged, make it again"
+            )
+
+    def record(self, index: int) -> memoryview:
+        """The value of record `index`, without a copy; valid as long as this database is kept."""
+        value = self._get(self.key(index))
+        if value is None:
+            raise DataError(f"{self.path}: the record of key {self.key(index)!r} has disappeared")
+        return memoryview(value)
+
+    @abstractmethod
+    def _walk(self, after: bytes | None) -> Iterator[bytes]:
+        """Keys in order, behind `after`, without touching values."""
+
+    @abstractmethod
+    def _get(self, key: bytes) -> Any:
+        """The value as a buffer, or None."""
+
+
+class LmdbDatabase(Database):
+    """LMDB: values are views into the memory map."""
+
+    def __init__(self, path: str) -> None:
+        self._env = _open_environment(path)
+        self._local = threading.local()
+        self._shared = self._env.begin(buffers=True)
+        super().__init__(path, self._env.stat()["entries"])
+
+    def _walk(self, after: bytes | None) -> Iterator[bytes]:
+        cursor = self._shared.cursor()
+        if after is not None and not (cursor.set_key(after) and cursor.next()):
+            return
+        for key in cursor.iternext(keys=True, values=False):
+            yield bytes(key)
+
+    def _get(self, key: bytes) -> Any:
+        transaction = self._transaction()
+        if transaction is not None:
+            return transaction.get(key)
+        with self._lock:
+            return self._shared.get(key)
+
+    def _transaction(self) -> Any:
+        """This thread's own read transaction; None when the lock file has no slot left for it."""
+        if not hasattr(self._local, "transaction"):
+            try:
+                self._local.transaction = self._env.begin(buffers=True)
+            except lmdb.ReadersFullError:
+                self._local.transaction = None
+        return self._local.transaction
+
+
+class LevelDatabase(Database):
+    """LevelDB, which wants to lock and tidy what it opens: it is given a folder of links instead.
+
+    Table files never change once written, so links to them plus copies of the small bookkeeping
+    files are a snapshot: the original stays untouched and any number of processes can read it.
+    """
+
+    def __init__(self, path: str) -> None:
+        try:
+            plyvel = importlib.import_module("plyvel")
+        except ImportError:
+            raise DataError(
+                f"{path}: LevelDB is read with the plyvel library, which is not installed; "
+                "run: pip install plyvel"
+            ) from None
+        self._folder = tempfile.TemporaryDirectory(prefix="pycaffe_fire-leveldb-")
+        for entry in sorted(os.scandir(path), key=lambda e: e.name):
+            target = os.path.join(self._folder.name, entry.name)
+            if entry.name.endswith((".ldb", ".sst")):
+                os.symlink(os.path.realpath(entry.path), target)
+            elif entry.name.startswith(("CURRENT", "MANIFEST")) or entry.name.endswith(".log"):
+                shutil.copyfile(entry.path, target)
+        try:
+            self._db = plyvel.DB(self._folder.name)
+            count = sum(1 for _ in self._db.iterator(include_value=False))
+        except plyvel.Error as error:
+            text = str(error).replace(self._folder.name, path)
+            raise DataError(f"{path}: cannot be read as LevelDB: {text}") from None
+        super().__init__(path, count)
+
+    def _walk(self, after: bytes | None) -> Iterator[bytes]:
+        return iter(
+            self._db.iterator(start=after, include_start=False, include_value=False)
+            if after is not None
+            else self._db.iterator(include_value=False)
+        )
+
+    def _get(self, key: bytes) -> Any:
+        return self._db.get(key)
+
+
+def _open_environment(path: str) -> Any:
+    try:
+        try:
+            env = lmdb.open(path, readonly=True, create=False, readahead=False, max_readers=1024)
+        except lmdb.Error:
+            # Perhaps no lock file can be made: a read-only folder, a file system without locks.
+            # If the file itself is bad, the second attempt fails as well and says why.
+            env = _open_unlocked(path)
+        try:
+            env.begin().abort()
+        except lmdb.ReadersFullError:
+            env.close()
+            env = _open_unlocked(path)
+    except lmdb.Error as error:
+        raise DataError(f"{path}: {_explain(path, error)}") from None
+    needed = (env.info()["last_pgno"] + 1) * env.stat()["psize"]
+    found = os.path.getsize(os.path.join(path, "data.mdb"))
+    if found < needed:  # reading past the end of the map would kill the process
+        raise DataError(
+            f"{path}: truncated: data.mdb has {found:,} bytes of {needed:,}; "
+            "copy it again or make it anew"
+        )
+    return env
+
+
+def _open_unlocked(path: str) -> Any:
+    return lmdb.open(path, readonly=True, create=False, readahead=False, lock=False)
+
+
+def _explain(path: str, error: Exception) -> str:
+    file = Path(path) / "data.mdb"
+    if isinstance(error, lmdb.InvalidError | lmdb.CorruptedError | lmdb.VersionMismatchError):
+        return "data.mdb is not an LMDB file (or is damaged); make the database again"
+    if file.exists() and file.stat().st_size == 0:
+        return "data.mdb is empty; the program that wrote it did not finish, make it again"
+    if not os.access(file, os.R_OK):
+        return "data.mdb cannot be read; check its permissions"
+    return f"cannot be opened as LMDB: {error}"
+
+
+def _check_folder(path: str, backend: str) -> None:
+    folder = Path(path)
+    if not folder.exists():
+        raise DataError(
+            f"{path}: no such database (looked from {os.getcwd()}); check the path, or make it "
+            "with convert_imageset or fire_data"
+        )
+    if not folder.is_dir():
+        raise DataError(f"{path}: is a file; name the folder of the {backend} database")
+    kinds = {"LMDB": folder / "data.mdb", "LEVELDB": folder / "CURRENT"}
+    if kinds[backend].exists():
+        return
+    other = "LEVELDB" if backend == "LMDB" else "LMDB"
+    if kinds[other].exists():
+        raise DataError(f"{path}: is a {other} database; set backend: {other} (not {backend})")
+    raise DataError(f"{path}: has no {kinds[backend].name}, so it is not a {backend} database")
+
+
+# LMDB refuses to open one file twice in a process, and a train and a test net may share theirs.
+_open: weakref.WeakValueDictionary[tuple[str, str], Database] = weakref.WeakValueDictionary()
+_open_lock = threading.Lock()
+
+
+def open_database(path: str | os.PathLike[str], backend: str = "LMDB") -> Database:
+    """Open for reading; a database already open in this process is shared."""
+    name, backend = os.fspath(path), backend.upper()
+    if backend not in ("LMDB", "LEVELDB"):
+        raise DataError(f'{name}: unknown database backend "{backend}"; known: LMDB, LEVELDB')
+    identity = (os.path.realpath(name), backend)
+    with _open_lock:
+        database = _open.get(identity)
+        if database is None:
+            _check_folder(name, backend)
+            database = LmdbDatabase(name) if backend == "LMDB" else LevelDatabase(name)
+            if not len(database):
+                raise DataError(f"{name}: holds no records; make the database again")
+            _open[identity] = database
+    return database

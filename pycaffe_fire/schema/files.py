@@ -1,0 +1,92 @@
+"""Files on disk: recognizing what one is, and writing one completely or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pycaffe_fire.errors import FireError
+
+HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+
+# First bytes of files that people hand over by mistake.
+_SIGNATURES = (
+    (HDF5_SIGNATURE, "an HDF5 file"),
+    (b"version https://git-lfs", "a git-lfs pointer (run `git lfs pull` to fetch the real file)"),
+    (b"PK\x03\x04", "a zip archive (.npz or PyTorch)"),
+    (b"\x1f\x8b", "a gzip archive (unpack it first)"),
+    (b"BZh", "a bzip2 archive (unpack it first)"),
+    (b"\x80\x02", "a Python pickle"),
+    (b"\x80\x03", "a Python pickle"),
+    (b"\x80\x04", "a Python pickle"),
+    (b"\x89PNG", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"%PDF", "a PDF"),
+)
+
+
+def describe(head: bytes) -> str:
+    """What a file with these first bytes looks like, for use after 'looks like'."""
+    if not head:
+        return "an empty file"
+    for signature, what in _SIGNATURES:
+        if head.startswith(signature):
+            return what
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if text[:1] == b"<" and any(tag in text[:1000].lower() for tag in (b"<html", b"<!doctype")):
+        return "an HTML page (a download that went wrong?)"
+    if is_text(head):
+        return "a prototxt" if any(c in text for c in (b"{", b":")) else "a text file"
+    # Caffe's messages give themselves away by the tags of their first fields.
+    if head[:1] == b"\x08":
+        second = skip_small_varint(head)
+        return "a .solverstate" if second in (b"\x12", b"\x1a", b"\x20") else "a BlobProto or Datum"
+    if head[:1] in (b"\x0a", b"\x12", b"\xa2"):
+        return "a .caffemodel"
+    return "binary data of another kind"
+
+
+def is_text(head: bytes) -> bool:
+    """Whether these bytes could be a prototxt in any encoding that extends ASCII."""
+    return not any(byte < 32 and byte not in b"\t\n\v\f\r\x1b" for byte in head)
+
+
+def skip_small_varint(head: bytes) -> bytes:
+    """The tag byte behind a varint field with a one-byte tag."""
+    at = 1
+    while at < len(head) and head[at] & 0x80:
+        at += 1
+    return head[at + 1 : at + 2]
+
+
+def read_head(path: str | os.PathLike[str], error: type[FireError], what: str) -> bytes:
+    """The first bytes of an existing regular file; anything else is `error`."""
+    name = os.fspath(path)
+    if os.path.isdir(name):
+        raise error(f"{name}: is a directory; give the {what} file itself")
+    try:
+        with open(name, "rb") as file:
+            return file.read(4096)
+    except FileNotFoundError:
+        raise error(f"{name}: no such file; give the path of a {what} file") from None
+    except OSError as problem:
+        raise error(f"{name}: cannot be read: {problem.strerror}") from None
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str], error: type[FireError]) -> Iterator[Path]:
+    """A temporary path to write to; on success it is synced and takes `path`'s place at once."""
+    final = Path(path)
+    temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, final)
+    except OSError as problem:
+        reason = problem.strerror or problem
+        raise error(f"{final}: cannot be written: {reason}; check the folder and space") from None
+    finally:
+        temporary.unlink(missing_ok=True)

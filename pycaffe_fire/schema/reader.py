@@ -1,0 +1,298 @@
+"""Reads prototxts into messages; every complaint names file, line, column and the way out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from pycaffe_fire.errors import PrototxtError
+from pycaffe_fire.registry import did_you_mean
+from pycaffe_fire.schema.files import describe, is_text, read_head
+from pycaffe_fire.schema.messages import ENUMS, FIELDS, Field, NetParameter, SolverParameter
+from pycaffe_fire.schema.tokens import Source, Token, unquote
+from pycaffe_fire.schema.upgrade import upgrade_net, upgrade_solver
+
+_MAX_DEPTH = 100
+_MAX_FLOAT = float.fromhex("0x1.fffffep127")
+_INTEGERS = {
+    "int32": (-(2**31), 2**31 - 1),
+    "int64": (-(2**63), 2**63 - 1),
+    "uint32": (0, 2**32 - 1),
+    "uint64": (0, 2**64 - 1),
+}
+_BOOLS = {"true": True, "True": True, "t": True, "1": True} | {
+    "false": False, "False": False, "f": False, "0": False
+}  # fmt: skip
+
+
+def read_net(path: str | os.PathLike[str]) -> Any:
+    """The NetParameter in a prototxt, upgraded to the newest form."""
+    return upgrade_net(_read(path, NetParameter()), os.fspath(path))
+
+
+def read_solver(path: str | os.PathLike[str]) -> Any:
+    """The SolverParameter in a prototxt, upgraded to the newest form."""
+    return upgrade_solver(_read(path, SolverParameter()), os.fspath(path))
+
+
+def parse_text(text: str, message: Any, where: str = "<string>") -> Any:
+    """Fills `message` from text and returns it, nets and solvers upgraded."""
+    _Parser(Source(text, where)).parse(message)
+    if isinstance(message, NetParameter):
+        return upgrade_net(message, where)
+    if isinstance(message, SolverParameter):
+        return upgrade_solver(message, where)
+    return message
+
+
+def layer_lines(text: str) -> dict[str, list[int]]:
+    """The lines on which layers of each name start; TRAIN and TEST may both have a "data"."""
+    source = Source(text, "<string>")
+    lines: dict[str, list[int]] = {}
+    for start, block in _Parser(source).parse(NetParameter()):
+        if block.DESCRIPTOR.name in ("LayerParameter", "V1LayerParameter"):
+            old = block.DESCRIPTOR.name == "V1LayerParameter" and block.HasField("layer")
+            name = block.layer.name if old else block.name
+            lines.setdefault(name, []).append(source.line_of(start))
+    return lines
+
+
+def locate(path: str | os.PathLike[str], layer_name: str) -> str:
+    """`file:line` of a layer for use in errors, or just the file where it cannot be found."""
+    try:
+        lines = layer_lines(read_text(path)).get(layer_name)
+    except PrototxtError:
+        lines = None
+    return f"{os.fspath(path)}:{lines[0]}" if lines else os.fspath(path)
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """A prototxt file's text. Bytes that are not UTF-8 are kept: they are harmless in comments."""
+    head = read_head(path, PrototxtError, "prototxt")
+    if head and not is_text(head):
+        raise PrototxtError(f"{os.fspath(path)}: not a prototxt: looks like {describe(head)}")
+    with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+        return file.read()
+
+
+def _read(path: str | os.PathLike[str], message: Any) -> Any:
+    text = read_text(path)
+    _Parser(Source(text, os.fspath(path))).parse(message)
+    if not message.ByteSize():
+        kind = message.DESCRIPTOR.name
+        raise PrototxtError(f"{os.fspath(path)}:1:1: the file is empty; expected a {kind}")
+    return message
+
+
+class _Parser:
+    """Recursive descent over the tokens, led by the fields of the message being filled."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.tokens = source.tokens()
+        self.at = 0
+        self.top_blocks: list[tuple[int, Any]] = []
+        self._readers: dict[str, Callable[[Field], Any]] = {
+            **dict.fromkeys(_INTEGERS, self._integer),
+            "float": self._float,
+            "double": self._float,
+            "bool": self._bool,
+            "string": self._string,
+            "bytes": self._bytes,
+            "enum": self._enum,
+        }
+
+    def parse(self, message: Any) -> list[tuple[int, Any]]:
+        """Fills the message; returns its direct sub-messages with their places."""
+        self._fields(message, None, 0)
+        return self.top_blocks
+
+    def _error(self, token: Token, what: str) -> PrototxtError:
+        return self.source.error(token.start, what)
+
+    def _take(self) -> Token:
+        token = self.tokens[self.at]
+        if token.kind != "end":
+            self.at += 1
+        return token
+
+    def _skip(self, marks: str) -> bool:
+        """Steps over the next token if it is one of these marks."""
+        token = self.tokens[self.at]
+        found = token.kind == "mark" and token.text in marks
+        self.at += found
+        return found
+
+    def _fields(self, message: Any, opener: Token | None, depth: int) -> None:
+        """Fields up to the mark that closes `opener`, or to the end of the text."""
+        kind = message.DESCRIPTOR.full_name
+        fields = FIELDS[kind]
+        closer = {"{": "}", "<": ">"}[opener.text] if opener else ""
+        seen: dict[str, Token] = {}
+        while True:
+            token = self._take()
+            if token.kind == "name":
+                self._field(message, self._lookup(token, kind), token, seen, depth)
+                self._skip(",;")
+            elif opener and token.text == closer and token.kind == "mark":
+                break
+            elif token.kind == "end":
+                if opener is None:
+                    break
+                raise self._error(opener, f'this "{opener.text}" is never closed by "{closer}"')
+            elif token.text in ("}", ">") and opener is None:
+                raise self._error(token, f'"{token}" closes nothing; every block is closed already')
+            else:
+                raise self._error(token, f"expected a field name, got {token}")
+        for field in fields.values():
+            if field.required and not message.HasField(field.name):
+                place = opener or self.tokens[-1]
+                raise self._error(place, f'{_short(kind)} must have a field "{field.name}"')
+
+    def _lookup(self, token: Token, kind: str) -> Field:
+        field = FIELDS[kind].get(token.text)
+        if field is None:
+            hint = did_you_mean(token.text, list(FIELDS[kind]))
+            other = {"caffe.NetParameter": "SolverParameter", "caffe.SolverParameter": "NetParameter"}
+            if not hint and token.text in FIELDS.get(f"caffe.{other.get(kind)}", {}):
+                hint = f"; this looks like a {other[kind]} file"
+            raise self._error(token, f'{_short(kind)} has no field "{token}"{hint}')
+        return field
+
+    def _field(
+        self, message: Any, field: Field, name: Token, seen: dict[str, Token], depth: int
+    ) -> None:
+        if not field.repeated:
+            if name.text in seen:
+                line = self.source.line_of(seen[name.text].start)
+                raise self._error(name, f'"{name}" is given twice, first on line {line}; keep one')
+            seen[name.text] = name
+        colon = self._skip(":")
+        if field.kind == "message":
+            one = self._block
+        elif colon:
+            one = self._scalar
+        else:
+            raise self._error(self.tokens[self.at], f'expected ":" after "{name}"')
+        if not (field.repeated and self._skip("[")):
+            one(message, field, name, depth)
+            return
+        if self._skip("]"):
+            return
+        one(message, field, name, depth)
+        while self._skip(","):
+            one(message, field, name, depth)
+        if not self._skip("]"):
+            token = self.tokens[self.at]
+            raise self._error(token, f'expected "," or "]" in the list of "{name}", got {token}')
+
+    def _block(self, message: Any, field: Field, name: Token, depth: int) -> None:
+        opener = self._take()
+        if opener.kind != "mark" or opener.text not in "{<":
+            raise self._error(opener, f'"{name}" is a block: expected "{{", got {opener}')
+        if depth >= _MAX_DEPTH:
+            raise self._error(opener, f"blocks are nested more than {_MAX_DEPTH} deep")
+        value = getattr(message, field.name)
+        if field.repeated:
+            value = value.add()
+        else:
+            value.SetInParent()
+        if depth == 0:
+            self.top_blocks.append((name.start, value))
+        self._fields(value, opener, depth + 1)
+
+    def _scalar(self, message: Any, field: Field, name: Token, depth: int) -> None:
+        value = self._readers[field.kind](field)
+        if field.repeated:
+            getattr(message, field.name).append(value)
+        else:
+            setattr(message, field.name, value)
+
+    def _number(self, field: Field, what: str) -> tuple[str, Token]:
+        """The next number or bare word with its sign, and the token to blame."""
+        first = self._take()
+        if first.kind == "mark" and first.text == "-":
+            token = self._take()
+            sign = "-"
+        else:
+            token, sign = first, ""
+        if token.kind not in ("number", "name"):
+            raise self._error(first, f'"{field.name}" is {what}, got {sign}{token}')
+        return sign + token.text, first
+
+    def _integer(self, field: Field) -> int:
+        text, token = self._number(field, "an integer")
+        digits = text.lstrip("-")
+        try:
+            octal = digits.isdigit() and digits[0] == "0" and len(digits) > 1
+            value = int(text, 8 if octal else 16 if digits[:2] in ("0x", "0X") else 10)
+        except ValueError:
+            raise self._error(token, f'"{field.name}" is an integer, got {text}') from None
+        low, high = _INTEGERS[field.kind]
+        if not low <= value <= high:
+            raise self._error(token, f'"{field.name}" must be within {low}..{high}, got {text}')
+        return value
+
+    def _float(self, field: Field) -> float:
+        text, token = self._number(field, "a number")
+        try:
+            # Python's float() takes the words inf, infinity and nan, but knows no hex and no "f".
+            is_hex = "x" in text.lower()
+            value = float(int(text, 16)) if is_hex else float(_without_suffix(text))
+        except ValueError:
+            raise self._error(token, f'"{field.name}" is a number, got {text}') from None
+        finite = token.text.lower().strip("-")[:3] != "inf" and "inf" not in text.lower()
+        limit = _MAX_FLOAT if field.kind == "float" else float.fromhex("0x1.fffffffffffffp1023")
+        if finite and abs(value) > limit:
+            raise self._error(token, f'"{field.name}" is too large for a {field.kind}: {text}')
+        return value
+
+    def _bool(self, field: Field) -> bool:
+        token = self._take()
+        if token.text not in _BOOLS or token.kind not in ("name", "number"):
+            raise self._error(token, f'"{field.name}" is true or false, got {token}')
+        return _BOOLS[token.text]
+
+    def _bytes(self, field: Field) -> bytes:
+        token = self._take()
+        if token.kind != "string":
+            raise self._error(token, f'"{field.name}" is a string in quotes, got {token}')
+        value = unquote(token.text)
+        while self.tokens[self.at].kind == "string":
+            value += unquote(self._take().text)
+        return value
+
+    def _string(self, field: Field) -> str:
+        token = self.tokens[self.at]
+        try:
+            return self._bytes(field).decode("utf-8")
+        except UnicodeDecodeError:
+            what = f'"{field.name}" is not valid UTF-8; save the file as UTF-8'
+            raise self._error(token, what) from None
+
+    def _enum(self, field: Field) -> int:
+        values = ENUMS[field.type_name]
+        text, token = self._enum_word()
+        if text in values:
+            return values[text]
+        if text.lstrip("-").isdigit() and int(text) in values.values():
+            return int(text)
+        hint = did_you_mean(text.strip("\"'"), list(values))
+        what = f'"{field.name}" has no value {text}{hint}; known: {", ".join(values)}'
+        raise self._error(token, what)
+
+    def _enum_word(self) -> tuple[str, Token]:
+        token = self._take()
+        if token.kind == "mark" and token.text == "-":
+            return "-" + self._take().text, token
+        return token.text, token
+
+
+def _short(kind: str) -> str:
+    return kind.removeprefix("caffe.")
+
+
+def _without_suffix(text: str) -> str:
+    """A number without C's trailing f (1.0f); words such as inf stay."""
+    return text[:-1] if text[-1] in "fF" and text[-2:-1] in set("0123456789.") else text

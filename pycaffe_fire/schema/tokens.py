@@ -1,0 +1,93 @@
+"""The words of a prototxt, each with its place in the text."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from pycaffe_fire.errors import PrototxtError
+
+_PATTERN = re.compile(
+    r"""(?:\s+|\#[^\n]*)*                                # blanks and comments before a token
+    (?:(?P<name>[A-Za-z_]\w*)
+      |(?P<number>(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fF]?)(?![\w.]))
+      |(?P<string>"(?:[^"\\\n]|\\[^\n])*"|'(?:[^'\\\n]|\\[^\n])*')
+      |(?P<mark>[{}<>\[\]:;,-])
+      |(?P<end>\Z)
+      |(?P<bad>["'][^\n]*|[\w.]+|.))""",
+    re.VERBOSE | re.ASCII,
+)
+_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|(.))")
+_LETTERS = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_SHOWN = 120
+
+
+class Token(NamedTuple):
+    kind: str  # "name", "number", "string", "mark" or "end"
+    text: str
+    start: int
+
+    def __str__(self) -> str:
+        return "the end of the text" if self.kind == "end" else self.text[:_SHOWN]
+
+
+class Source:
+    """A prototxt's text with the name it goes by in errors."""
+
+    def __init__(self, text: str, where: str) -> None:
+        text = text.removeprefix("\ufeff")
+        self.text = text.replace("\r\n", "\n").replace("\r", "\n")
+        self.where = where
+
+    def tokens(self) -> list[Token]:
+        """The whole text as tokens, the last of kind "end"."""
+        found = []
+        for match in _PATTERN.finditer(self.text):
+            kind = match.lastgroup or "end"
+            token = Token(kind, match[kind], match.start(kind))
+            if kind == "bad":
+                raise self.error(token.start, self._complaint(token.text))
+            found.append(token)
+            if kind == "end":
+                break
+        return found
+
+    @staticmethod
+    def _complaint(text: str) -> str:
+        if text[0] in "\"'":
+            return f"this string has no closing {text[0]} on its line"
+        if text[0].isdigit() or (text[0] == "." and len(text) > 1):
+            return f'"{text}" is not a number'
+        return f'unexpected character "{text[0]}"'
+
+    def line_of(self, start: int) -> int:
+        """The line number, from 1, of a place in the text."""
+        return self.text.count("\n", 0, start) + 1
+
+    def error(self, start: int, what: str) -> PrototxtError:
+        """An error that points at a place: file:line:column: what; the line itself."""
+        begin = self.text.rfind("\n", 0, start) + 1
+        line = self.text[begin:].split("\n", 1)[0]
+        # A net may be one endless line: show the part around the place.
+        skip = max(0, start - begin - _SHOWN // 2) if len(line) > _SHOWN else 0
+        shown = line[skip : skip + _SHOWN].strip() or "(blank line)"
+        place = f"{self.where}:{self.line_of(start)}:{start - begin + 1}"
+        return PrototxtError(f"{place}: {what}; in: {shown}")
+
+
+def unquote(text: str) -> bytes:
+    """The bytes that a quoted string stands for."""
+    body = text[1:-1]
+    if "\\" not in body:
+        return body.encode("utf-8", "surrogateescape")
+    out, at = b"", 0
+    for match in _ESCAPE.finditer(body):
+        out += body[at : match.start()].encode("utf-8", "surrogateescape")
+        octal, hexadecimal, unicode, letter = match.groups()
+        if octal or hexadecimal:
+            out += bytes([int(octal, 8) & 255 if octal else int(hexadecimal, 16)])
+        else:
+            char = chr(int(unicode, 16)) if unicode else _LETTERS.get(letter, letter)
+            out += char.encode("utf-8", "surrogatepass")
+        at = match.end()
+    return out + body[at:].encode("utf-8", "surrogateescape")
