@@ -50,9 +50,7 @@ def message_class(pool: Any, descriptor: Any) -> Any:
     return factory.MessageFactory(pool).GetPrototype(descriptor)
 
 
-def walk(
-    prefix: str, messages: Any
-) -> Iterator[tuple[str, descriptor_pb2.DescriptorProto]]:
+def walk(prefix: str, messages: Any) -> Iterator[tuple[str, descriptor_pb2.DescriptorProto]]:
     """All message types with their full names, nested ones included."""
     for message in messages:
         name = f"{prefix}.{message.name}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,9 @@ from pycaffe_fire.schema.upgrade import upgrade_net, upgrade_solver
 
 _MAX_DEPTH = 100
 _MAX_FLOAT = float.fromhex("0x1.fffffep127")
+# Files of these two are easily given for each other.
+_CONFUSED = {"caffe.NetParameter": "caffe.SolverParameter"}
+_CONFUSED |= {solver: net for net, solver in _CONFUSED.items()}
 _INTEGERS = {
     "int32": (-(2**31), 2**31 - 1),
     "int64": (-(2**63), 2**63 - 1),
@@ -154,7 +158,10 @@ class _Parser:
         field = FIELDS[kind].get(token.text)
         if field is None:
             hint = did_you_mean(token.text, list(FIELDS[kind]))
-            other = {"caffe.NetParameter": "SolverParameter", "caffe.SolverParameter": "NetParameter"}
+            other = {
+                "caffe.NetParameter": "SolverParameter",
+                "caffe.SolverParameter": "NetParameter",
+            }
             if not hint and token.text in FIELDS.get(f"caffe.{other.get(kind)}", {}):
                 hint = f"; this looks like a {other[kind]} file"
             raise self._error(token, f'{_short(kind)} has no field "{token}"{hint}')
@@ -228,10 +235,12 @@ class _Parser:
             octal = digits.isdigit() and digits[0] == "0" and len(digits) > 1
             value = int(text, 8 if octal else 16 if digits[:2] in ("0x", "0X") else 10)
         except ValueError:
-            raise self._error(token, f'"{field.name}" is an integer, got {text}') from None
+            raise self._error(token, f'"{field.name}" is an integer, got {text[:40]}') from None
         low, high = _INTEGERS[field.kind]
         if not low <= value <= high:
-            raise self._error(token, f'"{field.name}" must be within {low}..{high}, got {text}')
+            raise self._error(
+                token, f'"{field.name}" must be within {low}..{high}, got {text[:40]}'
+            )
         return value
 
     def _float(self, field: Field) -> float:
@@ -240,12 +249,11 @@ class _Parser:
             # Python's float() takes the words inf, infinity and nan, but knows no hex and no "f".
             is_hex = "x" in text.lower()
             value = float(int(text, 16)) if is_hex else float(_without_suffix(text))
-        except ValueError:
-            raise self._error(token, f'"{field.name}" is a number, got {text}') from None
-        finite = token.text.lower().strip("-")[:3] != "inf" and "inf" not in text.lower()
-        limit = _MAX_FLOAT if field.kind == "float" else float.fromhex("0x1.fffffffffffffp1023")
-        if finite and abs(value) > limit:
-            raise self._error(token, f'"{field.name}" is too large for a {field.kind}: {text}')
+        except (ValueError, OverflowError):
+            raise self._error(token, f'"{field.name}" is a number, got {text[:40]}') from None
+        limit = _MAX_FLOAT if field.kind == "float" else sys.float_info.max
+        if abs(value) > limit and "inf" not in text.lower():
+            raise self._error(token, f'"{field.name}" is too large for a {field.kind}: {text[:40]}')
         return value
 
     def _bool(self, field: Field) -> bool:

@@ -1,0 +1,39 @@
+"""Caffe's messages, prototxts, weights and state files: everything that is read or written.
+
+`schema.NetParameter()`, `schema.LayerParameter`, `schema.TRAIN` and every other message, enum and
+top-level enum value of proto/caffe.proto are attributes of this package.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pycaffe_fire.schema.messages import CLASSES
+from pycaffe_fire.schema.reader import (
+    layer_lines,
+    locate,
+    parse_text,
+    read_net,
+    read_solver,
+)
+from pycaffe_fire.schema.upgrade import upgrade_net, upgrade_solver
+from pycaffe_fire.schema.writer import to_text, write_text
+
+__all__ = [
+    "layer_lines",
+    "locate",
+    "parse_text",
+    "read_net",
+    "read_solver",
+    "to_text",
+    "upgrade_net",
+    "upgrade_solver",
+    "write_text",
+]
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        return CLASSES[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
