@@ -54,7 +54,7 @@ def parse_datum(record: bytes | memoryview, where: str) -> Datum:
                 if field == 4:
                     data = view[at : at + size]
                 elif field == 6:
-                    floats.append(np.frombuffer(view[at : at + size], "<f4"))
+                    floats.append(np.frombuffer(view[at : at + size], "<f4").copy())  # aligned
                 at += size
             elif tag == _FLOAT_TAG:
                 run, at = _float_run(view, at - 1)
@@ -139,18 +139,22 @@ def datum_image(
     size = shape[0] * shape[1] * shape[2]
     if min(shape) <= 0:
         raise DataError(f"{where}: the Datum has no picture (shape {shape})")
-    # As Caffe: bytes win when both are there.
-    found = len(datum.data) or (0 if datum.float_data is None else len(datum.float_data))
-    if found != size:
-        raise DataError(f"{where}: the Datum says {shape} = {size:,} values but holds {found:,}")
-    if len(datum.data):
-        return np.frombuffer(datum.data, np.uint8).reshape(shape)
-    assert datum.float_data is not None
-    return datum.float_data.reshape(shape)
+    values: NDArray[Any] = np.frombuffer(datum.data, np.uint8)
+    if datum.float_data is not None and not len(values):  # as Caffe: bytes win over floats
+        values = datum.float_data
+    if len(values) != size:
+        raise DataError(
+            f"{where}: the Datum says {shape} = {size:,} values but holds {len(values):,}"
+        )
+    return values.reshape(shape)
 
 
-_COLOR = {"RGB": "RGB", "RGBA": "RGBA", "P": "RGB", "CMYK": "RGB", "YCbCr": "RGB"}
-_GRAY = {"L": "L", "1": "L"}
+# What each of Pillow's 8-bit modes becomes; colours stay colours and alpha stays, as in OpenCV.
+_MODES = {
+    **dict.fromkeys(("RGB", "P", "CMYK", "YCbCr"), "RGB"),
+    **dict.fromkeys(("RGBA", "LA", "PA"), "RGBA"),
+    **dict.fromkeys(("L", "1"), "L"),
+}
 
 
 def decode_image(
@@ -159,7 +163,7 @@ def decode_image(
     """Decode PNG, JPEG, ... to a (channels, height, width) view in BGR order."""
     try:
         with Image.open(io.BytesIO(data)) as image:
-            kind = {**_COLOR, **_GRAY}.get(image.mode)
+            kind = _MODES.get(image.mode)
             if kind is None:
                 raise DataError(f"{where}: pictures of mode {image.mode} are not 8-bit; convert it")
             if force_gray:
@@ -167,13 +171,15 @@ def decode_image(
                 kind = "L"
             elif force_color:
                 kind = "RGB"
-            pixels = np.asarray(image if image.mode == kind else image.convert(kind))
+            pixels: NDArray[np.uint8] = np.asarray(
+                image if image.mode == kind else image.convert(kind)
+            )
     except DataError:
         raise
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise DataError(f"{where}: the picture cannot be decoded: {error}") from None
     if pixels.ndim == 2:
-        return pixels[None]
-    if pixels.shape[2] == 4:
-        return pixels[:, :, (2, 1, 0, 3)].transpose(2, 0, 1)
-    return pixels[:, :, ::-1].transpose(2, 0, 1)
+        return pixels.reshape(1, *pixels.shape)
+    backwards = pixels[:, :, ::-1] if kind == "RGB" else pixels[:, :, (2, 1, 0, 3)]
+    planes: NDArray[np.uint8] = backwards.transpose(2, 0, 1)
+    return planes

@@ -1,0 +1,137 @@
+"""Caffe's transform_param: crop, mirror, mean and scale, applied to a whole batch at once.
+
+    top = (crop(image) - crop(mean)) * scale, then mirrored left to right
+
+In the training phase the crop lies at random, in the test phase in the middle; mirroring is a coin
+toss in both, as in Caffe. The draws depend on the seed and the global sample number alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pycaffe_fire.backend import random
+from pycaffe_fire.errors import DataError
+
+
+class Transformer:
+    """The transforms of one data layer, from its TransformationParameter.
+
+    `key` is the random stream of the layer, see backend.random.key; `where` starts error texts.
+    """
+
+    def __init__(self, param: Any, train: bool, key: int, where: str = "transform_param") -> None:
+        self.crop_size = int(param.crop_size)
+        self.force_color = bool(param.force_color)
+        self.force_gray = bool(param.force_gray)
+        self._mirror = bool(param.mirror)
+        self._scale = np.float32(param.scale)
+        self._mean_values = [float(v) for v in param.mean_value]
+        self._mean_file = str(param.mean_file)
+        self._train = train
+        self._key = key
+        self._where = where
+        if self.force_color and self.force_gray:
+            raise DataError(f"{where}: force_color and force_gray cannot both be set")
+        if self._mean_file and self._mean_values:
+            raise DataError(f"{where}: give mean_file or mean_value, not both")
+        self._mean = self._read_mean() if self._mean_file else None
+
+    def _read_mean(self) -> NDArray[np.float32]:
+        read_blob = importlib.import_module("pycaffe_fire.schema").read_blob
+        blob: NDArray[np.float32] = np.asarray(read_blob(self._mean_file), np.float32)
+        if blob.ndim == 4 and blob.shape[0] == 1:
+            blob = blob[0]
+        if blob.ndim != 3:
+            raise DataError(
+                f"{self._mean_file}: a mean has shape 1 x channels x height x width, "
+                f"this one {blob.shape}"
+            )
+        return np.ascontiguousarray(blob)
+
+    def output_shape(self, shape: tuple[int, int, int], where: str) -> tuple[int, int, int]:
+        """The shape after the transform of an image of `shape`; refuses one that does not fit."""
+        channels, height, width = shape
+        crop = self.crop_size
+        if crop > height or crop > width:
+            raise DataError(
+                f"{where}: crop_size {crop} is larger than the image ({height} x {width}); "
+                "resize the images or lower crop_size"
+            )
+        if self._mean is not None and self._mean.shape != shape:
+            raise DataError(
+                f"{where}: the image has shape {shape} but the mean in {self._mean_file} "
+                f"{self._mean.shape}; compute the mean from this database"
+            )
+        if len(self._mean_values) > 1 and len(self._mean_values) != channels:
+            raise DataError(
+                f"{self._where}: {len(self._mean_values)} mean_value for images of "
+                f"{channels} channels; give one, or one per channel"
+            )
+        return (channels, crop, crop) if crop else shape
+
+    def __call__(
+        self, images: Sequence[NDArray[Any]], samples: range, out: NDArray[np.float32]
+    ) -> None:
+        """Transform (channels, height, width) images that fit, one per sample, into `out`."""
+        height, width = out.shape[2:]
+        draws = random.bits_batch(self._key, 0, samples.start, len(images), 3).tolist()
+        places = []
+        for image, (coin, down, right) in zip(images, draws, strict=True):
+            spare = image.shape[1] - height, image.shape[2] - width
+            if self._train:
+                top, left = down * (spare[0] + 1) >> 32, right * (spare[1] + 1) >> 32
+            else:
+                top, left = spare[0] // 2, spare[1] // 2
+            places.append((top, left, self._mirror and coin & 1))
+        run = _with_numpy if random.numba is None else _with_numba
+        run(images, places, self._mean_for(out.shape[1]), self._scale, out)
+
+    def _mean_for(self, channels: int) -> NDArray[np.float32]:
+        """Shape (channels, height, width), or (channels, 1, 1) for values."""
+        if self._mean is not None:
+            return self._mean
+        mean = np.zeros((channels, 1, 1), np.float32)
+        if self._mean_values:
+            mean[:, 0, 0] = self._mean_values
+        return mean
+
+
+def _with_numpy(
+    images: Sequence[NDArray[Any]],
+    places: Sequence[tuple[int, int, int]],
+    mean: NDArray[np.float32],
+    scale: np.float32,
+    out: NDArray[np.float32],
+) -> None:
+    height, width = out.shape[2:]
+    whole = mean.shape[1:] == (1, 1)
+    for image, (top, left, mirror), target in zip(images, places, out, strict=True):
+        window = (slice(None), slice(top, top + height), slice(left, left + width))
+        np.subtract(image[window], mean if whole else mean[window], out=target, dtype=np.float32)
+        target *= scale
+        if mirror:
+            target[...] = target[:, :, ::-1].copy()
+
+
+def _with_numba(
+    images: Sequence[NDArray[Any]],
+    places: Sequence[tuple[int, int, int]],
+    mean: NDArray[np.float32],
+    scale: np.float32,
+    out: NDArray[np.float32],
+) -> None:
+    kernels = importlib.import_module("pycaffe_fire.data.kernels")
+    table = np.empty((len(images), 8), np.int64)
+    for i, (image, place) in enumerate(zip(images, places, strict=True)):
+        size = image.itemsize
+        channel, row, column = image.strides
+        address = image.__array_interface__["data"][0]
+        strides = channel // size, row // size, column // size
+        table[i] = (address, *strides, *place, size == 4)
+    kernels.transform_batch(table, mean, scale, out)

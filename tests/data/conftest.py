@@ -1,0 +1,39 @@
+"""Fixtures of the data tests: private copies of Caffe's own databases, and small made-up ones."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from pycaffe_fire.data.datum import encode_datum
+from pycaffe_fire.data.writer import DatabaseWriter
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "data"
+
+
+@pytest.fixture
+def golden(tmp_path, monkeypatch):
+    """A copy of the golden data (opening LMDB makes a lock file), as working directory."""
+    shutil.copytree(GOLDEN, tmp_path / "golden")
+    monkeypatch.chdir(tmp_path / "golden")
+    return tmp_path / "golden"
+
+
+@pytest.fixture
+def small_lmdb(tmp_path):
+    """20 records of 3 x 10 x 12, random bytes, labels 0 to 19."""
+    images = np.random.default_rng(0).integers(0, 256, (20, 3, 10, 12), dtype=np.uint8)
+    with DatabaseWriter(tmp_path / "small_lmdb") as writer:
+        for i, image in enumerate(images):
+            writer.put(b"%08d" % i, encode_datum(image, i))
+    return tmp_path / "small_lmdb", images
+
+
+def transform_param(**fields):
+    """A stand-in for TransformationParameter with Caffe's defaults."""
+    defaults = dict(scale=1.0, mirror=False, crop_size=0, mean_file="", mean_value=[])
+    return SimpleNamespace(**{**defaults, "force_color": False, "force_gray": False, **fields})
