@@ -128,6 +128,8 @@ class OneDNNBackend(NumPyBackend):
         return ReLU(self, x, y, slope)
 
     def dropout(self, x: Blob, y: Blob, ratio: float, scale: float) -> MaskedPlan:
+        if not Dropout.supports(x):
+            return super().dropout(x, y, ratio, scale)
         return Dropout(self, x, y, ratio, scale)
 
     def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> Plan:

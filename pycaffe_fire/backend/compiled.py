@@ -1,0 +1,54 @@
+"""Compiling kernels with numba: without the GIL, cached on disk, on the caller's threads."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# No assumption about NaN or infinity: a diverging run must still show them.
+FAST_MATH = {"contract", "reassoc", "arcp"}
+
+numba: Any = None
+with contextlib.suppress(ImportError):  # a Python newer than numba supports: slower, same results
+    numba = importlib.import_module("numba")
+    # The team of threads that oneDNN uses too, and the layer that several threads may enter.
+    numba.config.THREADING_LAYER = "omp"
+
+
+def jit(function: F) -> F:
+    """Compile with numba; the plain function where there is no numba."""
+    return _compile(function, error_model="numpy")
+
+
+def parallel_jit(function: F) -> F:
+    """Compile loops over `prange` for the number of threads that `use_threads` last set."""
+    return _compile(function, parallel=True, fastmath=FAST_MATH, error_model="numpy")
+
+
+def inlined(function: F) -> F:
+    """A building block of other kernels."""
+    compiled: F = function if numba is None else numba.njit(inline="always")(function)
+    return compiled
+
+
+def _compile(function: F, **options: Any) -> F:
+    if numba is None:
+        return function
+    try:
+        compiled: F = numba.njit(nogil=True, cache=True, **options)(function)
+    except RuntimeError:  # no folder to cache in: a read-only installation without a home
+        compiled = numba.njit(nogil=True, **options)(function)
+    return compiled
+
+
+prange: Any = range if numba is None else numba.prange
+
+
+def use_threads(threads: int) -> None:
+    """Kernels that this Python thread calls from now on run on `threads` threads."""
+    if numba is not None:
+        numba.set_num_threads(max(1, min(threads, numba.config.NUMBA_NUM_THREADS)))
