@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from ..base import Backend
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...blob import Blob
+from .. import random
+from ..base import Backend, Draw, MaskedPlan, Plan, WeightedPlan, Window
+from ..tensor import Array, Tensor
+from .activation import ReLU
+from .add import Sum
+from .concat import Concat
+from .convolution import Convolution
+from .dropout import Dropout
+from .inner_product import InnerProduct
+from .lrn import LRN
+from .pooling import Pooling
 
 
 class NumPyBackend(Backend):
@@ -10,5 +26,56 @@ class NumPyBackend(Backend):
 
     name = "numpy"
 
+    def __init__(self, threads: int = 1, dtype: Any = np.float32) -> None:
+        super().__init__(threads, dtype)
+        self._scratch: Array | None = None
+
     def another(self, threads: int) -> NumPyBackend:
-        return type(self)(threads)
+        return type(self)(threads, self.dtype)
+
+    def scratch(self, elements: int) -> Array:
+        """Uninitialised flat memory for one op at a time; all plans share it."""
+        if self._scratch is None or self._scratch.size < elements:
+            self._scratch = self.empty(elements)
+        return self._scratch[:elements]
+
+    def uniform(self, draw: Draw, samples: int, n: int) -> Array:
+        """(samples, n) numbers in [0, 1) at this place of the global random sequence."""
+        out = np.empty((samples, n), np.float32)
+        if out.size:
+            random.uniform_batch(draw.key, draw.step, draw.first_sample, samples, n, out)
+        return self.xp.asarray(out)
+
+    # Ops.
+
+    def convolution(
+        self, x: Blob, w: Blob, b: Blob | None, y: Blob, window: Window, groups: int,
+        relu: float | None = None, transposed: bool = False,
+    ) -> WeightedPlan:  # fmt: skip
+        return Convolution(self, x, w, b, y, window, groups, relu, transposed)
+
+    def inner_product(
+        self, x: Blob, w: Blob, b: Blob | None, y: Blob, axis: int, transpose: bool,
+        relu: float | None = None,
+    ) -> WeightedPlan:  # fmt: skip
+        return InnerProduct(self, x, w, b, y, axis, transpose, relu)
+
+    def pooling(self, x: Blob, y: Blob, method: str, window: Window) -> Plan:
+        return Pooling(self, x, y, method, window)
+
+    def lrn(
+        self, x: Blob, y: Blob, size: int, alpha: float, beta: float, k: float, across: bool
+    ) -> Plan:
+        return LRN(self, x, y, size, alpha, beta, k, across)
+
+    def relu(self, x: Blob, y: Blob, slope: float) -> Plan:
+        return ReLU(self, x, y, slope)
+
+    def dropout(self, x: Blob, y: Blob, ratio: float, scale: float) -> MaskedPlan:
+        return Dropout(self, x, y, ratio, scale)
+
+    def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> Plan:
+        return Concat(self, xs, y, axis)
+
+    def add(self, parts: Sequence[Tensor], total: Tensor) -> Callable[[], None]:
+        return Sum(self, parts, total)

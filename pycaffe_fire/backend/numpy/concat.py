@@ -1,0 +1,40 @@
+"""Concatenation along one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ...blob import Blob
+from ..base import Plan
+from ..tensor import Array
+
+if TYPE_CHECKING:
+    from . import NumPyBackend
+
+
+class Concat(Plan):
+    """`skip` holds the numbers of inputs that want no gradient."""
+
+    def __init__(self, backend: NumPyBackend, xs: Sequence[Blob], y: Blob, axis: int) -> None:
+        self.xs, self.y, self.axis = list(xs), y, axis
+        self.skip: set[int] = set()
+        y.lay_out(backend.plain_layout(y.shape))
+
+    def forward(self) -> None:
+        for x, part in zip(self.xs, self._parts(self.y.data), strict=True):
+            part[...] = x.data
+
+    def backward(self) -> None:
+        for i, part in enumerate(self._parts(self.y.diff)):
+            if i not in self.skip:
+                self.xs[i].diff[...] = part
+
+    def _parts(self, values: Array) -> Iterator[Array]:
+        """The slice of y that belongs to each input."""
+        before: tuple[slice, ...] = (slice(None),) * (self.axis % len(self.y.shape))
+        start = 0
+        for x in self.xs:
+            stop = start + x.shape[self.axis]
+            yield values[(*before, slice(start, stop))]
+            start = stop

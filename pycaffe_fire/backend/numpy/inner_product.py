@@ -1,0 +1,59 @@
+"""Inner product as one GEMM per direction."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from ...blob import Blob
+from ..base import WeightedPlan
+from ..tensor import Array
+from .activation import rectify
+
+if TYPE_CHECKING:
+    from . import NumPyBackend
+
+
+class InnerProduct(WeightedPlan):
+    """y = relu(x w^T + b) over matrices (rows, inputs) x (outputs, inputs)."""
+
+    def __init__(
+        self, backend: NumPyBackend, x: Blob, w: Blob, b: Blob | None, y: Blob, axis: int,
+        transpose: bool, relu: float | None,
+    ) -> None:  # fmt: skip
+        self.xp, self.x, self.w, self.b, self.y = backend.xp, x, w, b, y
+        self.transpose, self.relu = transpose, relu
+        self._rows = prod(x.shape[:axis])
+        self._inputs, self._outputs = prod(x.shape[axis:]), prod(y.shape[axis:])
+        y.lay_out(backend.plain_layout(y.shape))
+
+    def forward(self, activate: bool = True) -> None:
+        y = self._y(self.y.data)
+        self.xp.matmul(self._x(self.x.data), self._w(self.w.data).T, out=y)
+        if self.b is not None:
+            y += self.b.data.reshape(-1)
+        if activate and self.relu is not None:
+            rectify(self.xp, y, self.relu, out=y)
+
+    def backward(self, data: bool, weights: bool, bias: bool) -> None:
+        dy = self._y(self.y.diff)
+        if weights:
+            dw = self._w(self.w.diff)
+            dw += dy.T @ self._x(self.x.data)
+        if bias and self.b is not None:
+            db = self.b.diff
+            db += dy.sum(axis=0).reshape(db.shape)
+        if data:
+            self.xp.matmul(dy, self._w(self.w.data), out=self._x(self.x.diff))
+
+    def _x(self, values: Array) -> Array:
+        return values.reshape(self._rows, self._inputs)
+
+    def _y(self, values: Array) -> Array:
+        return values.reshape(self._rows, self._outputs)
+
+    def _w(self, values: Array) -> Array:
+        """(outputs, inputs), whichever way round the blob has them."""
+        if self.transpose:
+            return values.reshape(self._inputs, self._outputs).T
+        return values.reshape(self._outputs, self._inputs)
