@@ -32,8 +32,9 @@ class Source(Protocol):
     def shapes(self) -> Sequence[tuple[int, ...]]:
         """The shape of one sample in each array."""
 
-    def fill(self, samples: range, *arrays: NDArray[np.float32]) -> None:
-        """Write the samples into the arrays; called by several threads at once."""
+    @property
+    def fill(self) -> Callable[..., None]:
+        """fill(samples, *arrays) writes the samples; called by several threads at once."""
 
 
 class Batch(NamedTuple):

@@ -1,0 +1,120 @@
+"""HDF5 files named in a list, as Caffe's HDF5Data layer reads them: row after row, file by file."""
+
+from __future__ import annotations
+
+import os
+import threading
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from pycaffe_fire.errors import DataError
+
+_KEPT = 2  # files in memory: one in use, and one more while threads cross from file to file
+
+
+class HDF5Source:
+    """Rows of the datasets `names` (one per top); sample g is row g modulo all rows there are."""
+
+    def __init__(self, list_file: str | os.PathLike[str], names: Sequence[str]) -> None:
+        self._names = list(names)
+        self._files = _read_list(os.fspath(list_file))
+        self.shapes: list[tuple[int, ...]] = []
+        rows = [self._inspect(file) for file in self._files]
+        self._ends = list(accumulate(rows))
+        if not self._ends[-1]:
+            raise DataError(f"{os.fspath(list_file)}: its files hold no rows")
+        self._lock = threading.Lock()
+        self._recent: dict[int, list[NDArray[np.float32]]] = {}
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def _inspect(self, file: str) -> int:
+        """The number of rows of a file, after checking that it fits the first."""
+        counts = {}
+        shapes = []
+        with _open(file) as content:
+            for name in self._names:
+                dataset = _dataset(content, file, name)
+                counts[name] = dataset.shape[0]
+                shapes.append(tuple(dataset.shape[1:]))
+        if len(set(counts.values())) > 1:
+            text = ", ".join(f"{name} {count}" for name, count in counts.items())
+            raise DataError(f"{file}: datasets differ in their number of rows: {text}")
+        self.shapes = self.shapes or shapes
+        for name, shape, first in zip(self._names, shapes, self.shapes, strict=True):
+            if shape != first:
+                raise DataError(
+                    f'{file}: rows of dataset "{name}" have shape {shape}, '
+                    f"in {self._files[0]} {first}"
+                )
+        return int(next(iter(counts.values())))
+
+    def fill(self, samples: range, *arrays: NDArray[np.float32]) -> None:
+        """Write the samples' rows, one array per name."""
+        done = 0
+        while done < len(samples):
+            row = (samples.start + done) % len(self)
+            number = bisect_right(self._ends, row)
+            start = row - (self._ends[number - 1] if number else 0)
+            content = self._content(number)
+            count = min(len(samples) - done, self._ends[number] - row)
+            for source, target in zip(content, arrays, strict=True):
+                target[done : done + count] = source[start : start + count]
+            done += count
+
+    def _content(self, number: int) -> list[NDArray[np.float32]]:
+        with self._lock:
+            if number not in self._recent:
+                while len(self._recent) >= _KEPT:
+                    del self._recent[next(iter(self._recent))]
+                self._recent[number] = self._load(self._files[number])
+            return self._recent[number]
+
+    def _load(self, file: str) -> list[NDArray[np.float32]]:
+        with _open(file) as content:
+            try:
+                return [
+                    _dataset(content, file, name).astype(np.float32)[...] for name in self._names
+                ]
+            except OSError as error:
+                raise DataError(f"{file}: cannot be read: {error}") from None
+
+
+def _read_list(list_file: str) -> list[str]:
+    try:
+        lines = Path(list_file).read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{list_file}: the list of HDF5 files cannot be read: {error}") from None
+    files = [line.strip() for line in lines if line.strip()]
+    if not files:
+        raise DataError(f"{list_file}: names no HDF5 files; write one path per line")
+    return files
+
+
+def _open(file: str) -> h5py.File:
+    if not os.path.exists(file):
+        raise DataError(f"{file}: no such HDF5 file (looked from {os.getcwd()}); check the list")
+    try:
+        return h5py.File(file, "r", locking="best-effort")
+    except OSError as error:
+        raise DataError(f"{file}: cannot be opened as HDF5: {error}") from None
+
+
+def _dataset(content: h5py.File, file: str, name: str) -> h5py.Dataset:
+    dataset = content.get(name)
+    if not isinstance(dataset, h5py.Dataset):
+        known = ", ".join(sorted(content)) or "none"
+        raise DataError(f'{file}: has no dataset "{name}"; it has: {known}')
+    if dataset.ndim < 1 or dataset.dtype.kind not in "fiu":
+        raise DataError(
+            f'{file}: dataset "{name}" must hold rows of numbers, '
+            f"not {dataset.dtype} of shape {dataset.shape}"
+        )
+    return dataset
