@@ -17,18 +17,36 @@ from pycaffe_fire.schema.reader import (
     read_solver,
 )
 from pycaffe_fire.schema.upgrade import upgrade_net, upgrade_solver
+from pycaffe_fire.schema.weights import (
+    LayerWeights,
+    SolverStateFile,
+    read_blob,
+    read_state,
+    read_weights,
+    write_blob,
+    write_state,
+    write_weights,
+)
 from pycaffe_fire.schema.writer import to_text, write_text
 
 __all__ = [
+    "LayerWeights",
+    "SolverStateFile",
     "layer_lines",
     "locate",
     "parse_text",
+    "read_blob",
     "read_net",
     "read_solver",
+    "read_state",
+    "read_weights",
     "to_text",
     "upgrade_net",
     "upgrade_solver",
+    "write_blob",
+    "write_state",
     "write_text",
+    "write_weights",
 ]
 
 

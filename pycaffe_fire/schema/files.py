@@ -29,23 +29,35 @@ _SIGNATURES = (
 
 def describe(head: bytes) -> str:
     """What a file with these first bytes looks like, for use after 'looks like'."""
+    known = _signature(head)
+    if known:
+        return known
+    if is_text(head):
+        return "a prototxt" if b"{" in head or b":" in head else "a text file"
+    # Caffe's messages give themselves away by the tags of their first fields.
+    if head[:1] == b"\x08":
+        second = _skip_small_varint(head)
+        return "a .solverstate" if second in (b"\x12", b"\x1a", b"\x20") else "a BlobProto or Datum"
+    if head[:1] in (b"\x0a", b"\x12", b"\xa2"):
+        return "a .caffemodel"
+    return "binary data of another kind"
+
+
+def is_foreign(head: bytes) -> bool:
+    """Whether a file with these first bytes cannot be a protobuf message of Caffe's."""
+    return bool(_signature(head)) or is_text(head)
+
+
+def _signature(head: bytes) -> str:
     if not head:
         return "an empty file"
     for signature, what in _SIGNATURES:
         if head.startswith(signature):
             return what
-    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if text[:1] == b"<" and any(tag in text[:1000].lower() for tag in (b"<html", b"<!doctype")):
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1000].lower()
+    if text.startswith(b"<") and (b"<html" in text or b"<!doctype" in text):
         return "an HTML page (a download that went wrong?)"
-    if is_text(head):
-        return "a prototxt" if any(c in text for c in (b"{", b":")) else "a text file"
-    # Caffe's messages give themselves away by the tags of their first fields.
-    if head[:1] == b"\x08":
-        second = skip_small_varint(head)
-        return "a .solverstate" if second in (b"\x12", b"\x1a", b"\x20") else "a BlobProto or Datum"
-    if head[:1] in (b"\x0a", b"\x12", b"\xa2"):
-        return "a .caffemodel"
-    return "binary data of another kind"
+    return ""
 
 
 def is_text(head: bytes) -> bool:
@@ -53,7 +65,7 @@ def is_text(head: bytes) -> bool:
     return not any(byte < 32 and byte not in b"\t\n\v\f\r\x1b" for byte in head)
 
 
-def skip_small_varint(head: bytes) -> bytes:
+def _skip_small_varint(head: bytes) -> bytes:
     """The tag byte behind a varint field with a one-byte tag."""
     at = 1
     while at < len(head) and head[at] & 0x80:
@@ -66,6 +78,9 @@ def read_head(path: str | os.PathLike[str], error: type[FireError], what: str) -
     name = os.fspath(path)
     if os.path.isdir(name):
         raise error(f"{name}: is a directory; give the {what} file itself")
+    if os.path.exists(name) and not os.path.isfile(name):
+        # Opening a pipe would wait for its writer.
+        raise error(f"{name}: is not a regular file")
     try:
         with open(name, "rb") as file:
             return file.read(4096)

@@ -1,0 +1,139 @@
+"""Caffe's HDF5 forms of weights (/data/<layer>/<index>) and solver states (/history/<index>)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import h5py
+import numpy as np
+
+from pycaffe_fire.errors import WeightsError
+from pycaffe_fire.schema.files import replacing
+from pycaffe_fire.schema.records import LayerWeights, SolverStateFile
+from pycaffe_fire.schema.wire import Floats
+
+T = TypeVar("T")
+PathLike = str | os.PathLike[str]
+
+_MAX_DEPTH = 32
+_BEST_COMPRESSION = 1100  # deflate cannot shrink data further than this
+
+
+def read_weights(path: PathLike) -> list[LayerWeights]:
+    """All layers in a .caffemodel.h5."""
+
+    def read(file: Any) -> list[LayerWeights]:
+        group = _child(file, "data", h5py.Group, "weights")
+        return [LayerWeights(name, "", _arrays(g)) for name, g in _layers(group, "", 0)]
+
+    return _opened(path, read)
+
+
+def read_state(path: PathLike) -> SolverStateFile:
+    """A .solverstate.h5."""
+
+    def read(file: Any) -> SolverStateFile:
+        numbers = {
+            name: int(np.ravel(_child(file, name, h5py.Dataset, "a solver state")[()])[0])
+            for name in ("iter", "current_step")
+        }
+        history = _arrays(_child(file, "history", h5py.Group, "a solver state"))
+        net = file["learned_net"][()] if "learned_net" in file else b""
+        extra = bytes(file["fire_extra"][()]) if "fire_extra" in file else b""
+        learned_net = net.decode("utf-8", "replace") if isinstance(net, bytes) else str(net)
+        return SolverStateFile(
+            numbers["iter"], learned_net, history, numbers["current_step"], extra
+        )
+
+    return _opened(path, read)
+
+
+def write_weights(path: PathLike, layers: list[LayerWeights]) -> None:
+    """Writes a .caffemodel.h5; every layer has a group, as in Caffe."""
+    with replacing(path, WeightsError) as temporary, h5py.File(temporary, "w") as file:
+        file.create_group("data")
+        for layer in layers:
+            try:
+                _write_arrays(file.create_group(f"data/{layer.name}"), layer.blobs)
+                if layer.diffs:
+                    _write_arrays(file.create_group(f"diff/{layer.name}"), layer.diffs)
+            except ValueError:
+                raise WeightsError(
+                    f'{os.fspath(path)}: HDF5 cannot hold a layer named "{layer.name}" beside the '
+                    "others; rename it or write a .caffemodel"
+                ) from None
+
+
+def write_state(path: PathLike, state: SolverStateFile) -> None:
+    """Writes a .solverstate.h5."""
+    with replacing(path, WeightsError) as temporary, h5py.File(temporary, "w") as file:
+        file["iter"] = np.array([state.iter], np.int32)
+        # Caffe reads it as a C string: the final zero is part of the type.
+        name = state.learned_net.encode()
+        file["learned_net"] = np.array(name, f"S{len(name) + 1}")
+        file["current_step"] = np.array([state.current_step], np.int32)
+        _write_arrays(file.create_group("history"), state.history)
+        if state.extra:
+            file["fire_extra"] = np.frombuffer(state.extra, np.uint8)
+
+
+def _opened(path: PathLike, read: Callable[[Any], T]) -> T:
+    name = os.fspath(path)
+    try:
+        with h5py.File(name, "r") as file:
+            return read(file)
+    except WeightsError as problem:
+        raise WeightsError(f"{name}: {problem}") from None
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, IndexError) as problem:
+        reason = " ".join(str(problem).split())
+        raise WeightsError(f"{name}: a damaged HDF5 file: {reason}") from None
+
+
+def _child(group: Any, name: str, kind: type, what: str) -> Any:
+    child = group.get(name)
+    if not isinstance(child, kind):
+        raise WeightsError(f'an HDF5 file, but not {what}: there is no "{name}" in it')
+    return child
+
+
+def _layers(group: Any, prefix: str, depth: int) -> Iterator[tuple[str, Any]]:
+    """Groups that stand for layers. A slash in a layer's name makes groups within groups, so a
+    group that holds only groups is part of a name."""
+    if depth > _MAX_DEPTH:
+        raise WeightsError("groups are nested too deep for layer names")
+    for name in group:
+        child = group[name]
+        if not isinstance(child, h5py.Group):
+            continue
+        inner = [key for key in child if child.get(key, getclass=True) is h5py.Group]
+        if len(inner) < len(child) or not inner:
+            yield prefix + name, child
+        if inner:
+            yield from _layers(child, f"{prefix}{name}/", depth + 1)
+
+
+def _arrays(group: Any) -> list[Floats]:
+    """Datasets 0, 1, ...; a gap is a blob that another layer owns."""
+    indices = sorted(int(name) for name in group if name.isdecimal())
+    if indices and indices[-1] > 2 * len(group) + 1000:
+        raise WeightsError(f'"{group.name}" has no blobs before number {indices[-1]}')
+    missing: Floats = np.empty(0, np.float32)
+    arrays = [missing] * (indices[-1] + 1 if indices else 0)
+    for i in indices:
+        arrays[i] = _array(group[str(i)])
+    return arrays
+
+
+def _array(dataset: Any) -> Floats:
+    """A dataset as float32; what it claims to hold must be in the file before room is made."""
+    stored = dataset.id.get_storage_size() * (_BEST_COMPRESSION if dataset.chunks else 1)
+    if dataset.size * dataset.dtype.itemsize > stored:
+        raise WeightsError(f'"{dataset.name}" claims more numbers than the file holds')
+    return np.asarray(dataset[()], np.float32)
+
+
+def _write_arrays(group: Any, arrays: list[Floats]) -> None:
+    for i, array in enumerate(arrays):
+        group.create_dataset(str(i), data=np.asarray(array, np.float32))

@@ -1,0 +1,80 @@
+"""Weights, solver states and mean files: what Caffe writes is read, and Caffe reads what we write.
+
+Files are recognized by their contents when read; a name that ends in .h5 asks for HDF5 when
+written. h5py is only loaded for those, since it takes longer than reading a small net.
+"""
+
+from __future__ import annotations
+
+from os import PathLike, fspath
+from typing import Any
+
+from pycaffe_fire.errors import WeightsError
+from pycaffe_fire.schema import binary
+from pycaffe_fire.schema.binary import read_blob, write_blob
+from pycaffe_fire.schema.files import HDF5_SIGNATURE, read_head
+from pycaffe_fire.schema.records import LayerWeights, SolverStateFile
+
+__all__ = [
+    "LayerWeights",
+    "SolverStateFile",
+    "read_blob",
+    "read_state",
+    "read_weights",
+    "write_blob",
+    "write_state",
+    "write_weights",
+]
+
+
+def read_weights(path: str | PathLike[str]) -> list[LayerWeights]:
+    """All layers in a .caffemodel of any age or a .caffemodel.h5, those without blobs too."""
+    if _is_hdf5(path, ".caffemodel"):
+        from pycaffe_fire.schema import hdf5
+
+        return hdf5.read_weights(path)
+    return binary.read_weights(path)
+
+
+def read_state(path: str | PathLike[str]) -> SolverStateFile:
+    """A .solverstate or .solverstate.h5."""
+    if _is_hdf5(path, ".solverstate"):
+        from pycaffe_fire.schema import hdf5
+
+        return hdf5.read_state(path)
+    return binary.read_state(path)
+
+
+def write_weights(path: str | PathLike[str], net: Any, layers: list[LayerWeights]) -> None:
+    """Writes the net's layers, each with the blobs (and diffs) given under its name, completely
+    or not at all. Blobs in `net` itself are not looked at."""
+    by_name = {layer.name: layer for layer in layers}
+    unknown = by_name.keys() - {layer.name for layer in net.layer}
+    if unknown:
+        names = ", ".join(sorted(unknown))
+        raise WeightsError(f"{fspath(path)}: weights for layers the net does not have: {names}")
+    for layer in layers:
+        if layer.diffs and len(layer.diffs) != len(layer.blobs):
+            counts = f"{len(layer.blobs)} blobs and {len(layer.diffs)} diffs"
+            raise WeightsError(f'{fspath(path)}: layer "{layer.name}" has {counts}')
+    if fspath(path).endswith(".h5"):
+        from pycaffe_fire.schema import hdf5
+
+        blank = [LayerWeights(layer.name, layer.type, []) for layer in net.layer]
+        hdf5.write_weights(path, [by_name.get(layer.name, layer) for layer in blank])
+        return
+    binary.write_weights(path, net, by_name)
+
+
+def write_state(path: str | PathLike[str], state: SolverStateFile) -> None:
+    """Writes a .solverstate or .solverstate.h5."""
+    if fspath(path).endswith(".h5"):
+        from pycaffe_fire.schema import hdf5
+
+        hdf5.write_state(path, state)
+        return
+    binary.write_state(path, state)
+
+
+def _is_hdf5(path: str | PathLike[str], what: str) -> bool:
+    return read_head(path, WeightsError, what).startswith(HDF5_SIGNATURE)
