@@ -31,8 +31,7 @@ class ReLU(Plan):
             y.lay_out(backend.plain_layout(y.shape))
 
     def forward(self) -> None:
-        x = self.x.data
-        rectify(self.xp, x, self.slope, out=x if self.x is self.y else self.y.data)
+        rectify(self.xp, self.x.data, self.slope, out=self.y.data)
 
     def backward(self) -> None:
         sign = self.y.data if self.slope >= 0 else self.x.data

@@ -32,9 +32,8 @@ class Concat(Plan):
 
     def _parts(self, values: Array) -> Iterator[Array]:
         """The slice of y that belongs to each input."""
-        before: tuple[slice, ...] = (slice(None),) * (self.axis % len(self.y.shape))
         start = 0
         for x in self.xs:
             stop = start + x.shape[self.axis]
-            yield values[(*before, slice(start, stop))]
+            yield values.swapaxes(0, self.axis)[start:stop].swapaxes(0, self.axis)
             start = stop

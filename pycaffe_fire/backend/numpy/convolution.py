@@ -19,7 +19,7 @@ class Convolution(WeightedPlan):
     """Deconvolution is convolution with forward and data gradient exchanged.
 
     So both know an `image`, over which the window slides, and a `map` with one value per window:
-    `lower` brings image to map, `raise_` map to image. Weights see them as (map, image) channels.
+    `_lower` brings image to map, `_raise` map to image. Weights see them as (map, image) channels.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Convolution(WeightedPlan):
         """im2col: the patches of one image as matrices, one per group."""
         if not self._direct:
             for cell, (outputs, inputs) in enumerate(self._shifts):
-                patches[(slice(None), cell, *outputs)] = image[(slice(None), *inputs)]
+                patches[:, cell][outputs] = image[inputs]
             image = patches
         return image.reshape(self.groups, self._patch_rows, prod(self._spatial))
 
@@ -117,7 +117,7 @@ class Convolution(WeightedPlan):
         """col2im of w^T maps: every image pixel sums the patch cells that saw it."""
         turned = w.swapaxes(1, 2)
         if self._direct:
-            matrices = images.reshape(self._samples, self.groups, self._patch_rows, -1)
+            matrices = images.reshape(-1, self.groups, self._patch_rows, maps.shape[-1])
             self.xp.matmul(turned, maps, out=matrices)
             return
         patches = self._patches()
@@ -126,7 +126,7 @@ class Convolution(WeightedPlan):
             self.xp.matmul(turned, rows, out=matrices)
             image[...] = 0
             for cell, (outputs, inputs) in enumerate(self._shifts):
-                image[(slice(None), *inputs)] += patches[(slice(None), cell, *outputs)]
+                image[inputs] += patches[:, cell][outputs]
 
     def _correlate(self, images: Array, maps: Array, dw: Array) -> None:
         """The weight gradient, added up sample by sample as Caffe does."""

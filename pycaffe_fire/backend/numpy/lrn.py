@@ -27,7 +27,7 @@ class LRN(Plan):
         self.size, self.beta, self.k = size, beta, k
         self.axes = (1,) if across else tuple(range(2, len(x.shape)))
         self.factor = alpha / size ** len(self.axes)
-        self._scale: Array | None = None
+        self._scale: Array = None
         y.lay_out(backend.plain_layout(y.shape))
 
     def forward(self) -> None:

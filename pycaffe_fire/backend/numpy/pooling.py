@@ -42,7 +42,7 @@ class Pooling(Plan):
             x, y = self.x.data, self.y.data
             y[...] = 0
             for outputs, inputs in self._shifts:
-                y[(..., *outputs)] += x[(..., *inputs)]
+                y[outputs] += x[inputs]
             y /= self._divisors
 
     def _forward_max(self) -> None:
@@ -50,11 +50,7 @@ class Pooling(Plan):
         y[...] = self.xp.finfo(y.dtype).min
         self._winner[...] = NOWHERE
         for cell, (outputs, inputs) in enumerate(self._shifts):
-            seen, best, winner = (
-                x[(..., *inputs)],
-                y[(..., *outputs)],
-                self._winner[(..., *outputs)],
-            )
+            seen, best, winner = x[inputs], y[outputs], self._winner[outputs]
             better = seen > best
             best[...] = self.xp.where(better, seen, best)
             winner[...] = self.xp.where(better, cell, winner)
@@ -65,10 +61,10 @@ class Pooling(Plan):
             dy = dy / self._divisors
         dx[...] = 0
         for cell, (outputs, inputs) in enumerate(self._shifts):
-            part = dy[(..., *outputs)]
+            part = dy[outputs]
             if self.method == "MAX":
-                part = self.xp.where(self._winner[(..., *outputs)] == cell, part, 0)
-            dx[(..., *inputs)] += part
+                part = self.xp.where(self._winner[outputs] == cell, part, 0)
+            dx[inputs] += part
 
     @property
     def mask(self) -> Array:

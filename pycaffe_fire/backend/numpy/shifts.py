@@ -31,7 +31,9 @@ def shifts(into: Sequence[int], out: Sequence[int], window: Window) -> list[Shif
             into, out, window.kernel, window.stride, window.pad, window.dilation, strict=True
         )
     ]
-    return [Shift(tuple(o for o, _ in cell), tuple(i for _, i in cell)) for cell in product(*axes)]
+    return [
+        Shift((..., *(o for o, _ in cell)), (..., *(i for _, i in cell))) for cell in product(*axes)
+    ]
 
 
 def _reach(size: int, outputs: int, stride: int, offset: int) -> tuple[slice, slice]:
