@@ -86,6 +86,30 @@ class Blob:
         return f"<Blob {self.name or '?'}: {' x '.join(map(str, self.shape)) or 'scalar'}>"
 
 
+class SharedBlob(Blob):
+    """Another blob's storage under a different shape (weights shared between unlike layers).
+
+    The owner's tensors must be pinned to the plain layout.
+    """
+
+    def __init__(self, owner: Blob, shape: Sequence[int], name: str) -> None:
+        self.name, self.backend = name, owner.backend
+        self.value, self.gradient = owner.value, owner.gradient
+        self._shape = tuple(shape)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    def data(self) -> Array:
+        return self.value.array.reshape(self._shape)
+
+    @property
+    def diff(self) -> Array:
+        return self.gradient.array.reshape(self._shape)
+
+
 def _checked(shape: Sequence[int], name: str) -> tuple[int, ...]:
     dims = tuple(int(d) for d in shape)
     if any(d < 0 for d in dims):

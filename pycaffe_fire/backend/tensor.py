@@ -60,7 +60,7 @@ class Tensor:
         self.layout = backend.plain_layout(shape)
         self.buffer: Array | None = None
         self.fresh = ZERO
-        self.pinned = False  # a pinned tensor keeps its layout, because somebody aliases it
+        self.pinned = False  # a pinned tensor keeps its layout: plans or other blobs count on it
         self._plain: Array | None = None
 
     @property
@@ -140,16 +140,6 @@ class Tensor:
             assert self.buffer is not None
             self.buffer[: layout.elements] = plain.reshape(-1)
             self.fresh = NATIVE
-
-    def alias(self, shape: Sequence[int]) -> Tensor:
-        """A tensor of another shape over the same plain storage; pins both to that layout."""
-        self.lay_out(self.backend.plain_layout(self.shape))
-        self.sync()
-        self.pinned = True
-        other = self.backend.tensor(shape)
-        other.bind(self.buffer)
-        other.fresh, other.pinned = NATIVE, True
-        return other
 
     @property
     def _held(self) -> bool:

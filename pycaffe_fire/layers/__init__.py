@@ -1,0 +1,13 @@
+"""One file per layer type; importing this package registers all of them."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from .base import LAYERS, Context, Layer, Loss, Neuron, register_layer
+
+__all__ = ["LAYERS", "Context", "Layer", "Loss", "Neuron", "register_layer"]
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")

@@ -1,0 +1,201 @@
+"""What a layer is: declared counts of bottoms and tops, set up once, reshaped when shapes change.
+
+The order is Caffe's and is fixed here, so a subclass never writes a constructor: check the counts,
+`setup`, `reshape`, then many times `forward` and `backward`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn
+
+from .. import schema
+from ..backend.base import Backend, Draw
+from ..backend.random import key
+from ..backend.tensor import Layout, Tensor
+from ..blob import Blob
+from ..errors import LayerError, NetError
+from ..registry import Registry
+from .fillers import fill
+
+LAYERS: Registry[type[Layer]] = Registry("layer type", NetError)
+register_layer = LAYERS.register
+
+Count = tuple[int, "int | None"]  # at least, at most (None: no limit)
+
+
+@dataclass
+class Context:
+    """Where in the training a net stands; layers that draw numbers or read records look here.
+
+    A pass is one forward over the global batch, cut into `leaves` leaves; this net runs the leaves
+    of `own_leaves` in turn and stands at `leaf`.
+    """
+
+    seed: int = 0
+    step: int = 0
+    leaf: int = 0
+    leaves: int = 1
+    own_leaves: tuple[int, ...] = (0,)
+
+
+class Layer:
+    """Base of all layers. Subclasses override what they need of setup/reshape/forward/backward."""
+
+    bottoms: ClassVar[Count] = (1, 1)
+    tops: ClassVar[Count] = (1, 1)
+    equal_counts: ClassVar[bool] = False  # as many tops as bottoms
+    auto_tops: ClassVar[bool] = False  # missing tops are added without a name (losses)
+    default_loss_weight: ClassVar[float] = 0.0
+    fuses_relu: ClassVar[bool] = False
+
+    def __init__(self, param: Any, phase: int, backend: Backend, context: Context) -> None:
+        self.param = param
+        self.name: str = param.name
+        self.type: str = param.type
+        self.phase = phase
+        self.backend = backend
+        self.xp = backend.xp
+        self.context = context
+        self.blobs: list[Blob] = []
+        self.donors: Sequence[Blob] = ()
+        self.param_propagate_down: list[bool] = []
+        self.loss_weights: list[float] = []
+        self.fused_relu: float | None = None
+        self.activate = True
+        self._planned: list[Layout] = []
+
+    # For subclasses to override.
+
+    def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        """Read and check parameters, create weights. Called once."""
+
+    def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        """Shape the tops and plan; called again whenever a bottom changes."""
+
+    def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        """Compute the tops."""
+
+    def backward(
+        self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
+    ) -> None:
+        """Compute the bottoms' gradients where asked, and add to the weights' gradients."""
+
+    def allow_force_backward(self, bottom_index: int) -> bool:
+        """May force_backward send gradients to this bottom? (Not to labels.)"""
+        return True
+
+    def close(self) -> None:
+        """Give back threads and files."""
+
+    # For subclasses to call.
+
+    def fail(self, message: str) -> NoReturn:
+        raise LayerError(self.name, self.type, message)
+
+    def add_param(self, shape: Sequence[int], filler: Any) -> Blob:
+        """The next weight blob, filled, or taken from the net that lends its weights to ours."""
+        index = len(self.blobs)
+        blob = Blob(self.backend, shape, f"{self.name}[{index}]")
+        if index < len(self.donors):
+            self._borrow(blob, self.donors[index])
+        else:
+            try:
+                fill(blob, filler, key(self.context.seed, f"fill {self.name} {index}"))
+            except ValueError as error:
+                self.fail(str(error))
+        self.blobs.append(blob)
+        return blob
+
+    def _borrow(self, blob: Blob, donor: Blob) -> None:
+        if donor.shape != blob.shape:
+            self.fail(
+                f"weight {len(self.blobs)} has shape {list(blob.shape)}, but the net that shares "
+                f"its weights has {list(donor.shape)}"
+            )
+        blob.value = donor.value
+        blob.gradient.lay_out(donor.value.layout)
+
+    def draw(self, num: int) -> Draw:
+        """Random numbers for this pass, for `num` samples of this leaf."""
+        ctx = self.context
+        return Draw(key(ctx.seed, f"layer {self.name}"), ctx.step, ctx.leaf * num)
+
+    def axis(self, blob: Blob, axis: int, field: str = "axis") -> int:
+        """`axis` counted from the front, or the named error."""
+        try:
+            return blob.canonical_axis(axis)
+        except IndexError as error:
+            self.fail(f"{field}: {error}")
+
+    # For the net.
+
+    def check_counts(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        for what, blobs, (low, high) in (
+            ("bottom", bottom, self.bottoms),
+            ("top", top, self.tops),
+        ):
+            if len(blobs) < low or (high is not None and len(blobs) > high):
+                expected = _count_phrase(low, high, what)
+                names = ", ".join(b.name for b in blobs) or "none"
+                self.fail(f"expects {expected}, got {len(blobs)} ({names})")
+        if self.equal_counts and len(bottom) != len(top):
+            self.fail(f"expects as many tops as bottoms, got {len(top)} and {len(bottom)}")
+
+    def plan(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        """Reshape, and remember for which layouts, so that `stale` can tell."""
+        self.reshape(bottom, top)
+        self._planned = [t.layout for t in self._watched(bottom)]
+
+    def stale(self, bottom: Sequence[Blob]) -> bool:
+        return any(
+            t.layout is not planned
+            for t, planned in zip(self._watched(bottom), self._planned, strict=True)
+        )
+
+    def _watched(self, bottom: Sequence[Blob]) -> list[Tensor]:
+        return [b.value for b in bottom]
+
+
+def _count_phrase(low: int, high: int | None, what: str) -> str:
+    if high is None:
+        return f"at least {low} {what}{'s' if low != 1 else ''}"
+    if low == high:
+        return f"{low} {what}{'s' if low != 1 else ''}"
+    return f"{low} to {high} {what}s"
+
+
+class Neuron(Layer):
+    """One bottom, one top of the same shape; may run in place."""
+
+    def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        if top[0] is not bottom[0]:
+            top[0].reshape_like(bottom[0])
+
+
+class Loss(Layer):
+    """Compares predictions with labels; its first top is the loss and counts with weight 1."""
+
+    bottoms = (2, 2)
+    auto_tops = True
+    default_loss_weight = 1.0
+
+    def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        if bottom[0].shape[:1] != bottom[1].shape[:1]:
+            self.fail(
+                f"predictions and labels must have the same first dimension, got "
+                f"{list(bottom[0].shape)} and {list(bottom[1].shape)}"
+            )
+        top[0].reshape()
+
+    def allow_force_backward(self, bottom_index: int) -> bool:
+        return bottom_index != 1
+
+    def check_propagation(self, propagate_down: Sequence[bool]) -> None:
+        if propagate_down[1]:
+            self.fail("cannot backpropagate to its labels (bottom 1)")
+
+
+def is_train(phase: int) -> bool:
+    return bool(phase == schema.TRAIN)

@@ -1,0 +1,93 @@
+"""Fillers: how new weights start. Values depend on seed, layer and index alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..backend.random import normal, uniform
+from ..blob import Blob
+from ..registry import Registry
+
+Floats = NDArray[np.float32]
+Filler = Callable[[tuple[int, ...], Any, int], Floats]
+
+FILLERS: Registry[Filler] = Registry("filler type", ValueError)
+
+
+def fill(blob: Blob, param: Any, key: int) -> None:
+    """Fill `blob.data` as the FillerParameter says, drawing from the stream `key`."""
+    filler = FILLERS[param.type]
+    if param.sparse != -1 and param.type != "gaussian":
+        raise ValueError(f'sparse is not supported by the "{param.type}" filler')
+    blob.data[...] = blob.backend.xp.asarray(filler(blob.shape, param, key).reshape(blob.shape))
+
+
+def _fan(shape: tuple[int, ...], variance_norm: int) -> float:
+    """Inputs (default), outputs or their average that feed one weight."""
+    count = prod(shape)
+    fan_in = count / shape[0] if shape else 1.0
+    fan_out = count / shape[1] if len(shape) > 1 else float(count)
+    return (fan_in, fan_out, (fan_in + fan_out) / 2)[variance_norm]
+
+
+@FILLERS.register("constant")
+def constant(shape: tuple[int, ...], param: Any, key: int) -> Floats:
+    return np.full(shape, param.value, np.float32)
+
+
+@FILLERS.register("uniform")
+def uniform_filler(shape: tuple[int, ...], param: Any, key: int) -> Floats:
+    return _between(shape, param.min, param.max, key)
+
+
+def _between(shape: tuple[int, ...], low: float, high: float, key: int) -> Floats:
+    draws = uniform(key, 0, 0, prod(shape))
+    return (np.float32(low) + np.float32(high - low) * draws).astype(np.float32)
+
+
+@FILLERS.register("gaussian")
+def gaussian(shape: tuple[int, ...], param: Any, key: int) -> Floats:
+    """Normal with mean and std; `sparse` keeps on average that many inputs of each output."""
+    values = np.float32(param.mean) + np.float32(param.std) * normal(key, 0, 0, prod(shape))
+    if param.sparse >= 0:
+        keep = param.sparse / shape[0] if shape else 1.0
+        values = np.where(uniform(key, 1, 0, prod(shape)) < keep, values, 0)
+    return values.astype(np.float32)
+
+
+@FILLERS.register("xavier")
+def xavier(shape: tuple[int, ...], param: Any, key: int) -> Floats:
+    """Uniform with variance 1/n (Glorot and Bengio)."""
+    limit = sqrt(3.0 / _fan(shape, param.variance_norm))
+    return _between(shape, -limit, limit, key)
+
+
+@FILLERS.register("msra")
+def msra(shape: tuple[int, ...], param: Any, key: int) -> Floats:
+    """Normal with variance 2/n (He et al.)."""
+    std = sqrt(2.0 / _fan(shape, param.variance_norm))
+    return np.float32(std) * normal(key, 0, 0, prod(shape))
+
+
+@FILLERS.register("positive_unitball")
+def positive_unitball(shape: tuple[int, ...], param: Any, key: int) -> Floats:
+    """Uniform in [0, 1), each output's inputs scaled to sum to 1."""
+    values = uniform(key, 0, 0, prod(shape)).reshape(shape[0], -1)
+    return (values / values.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+@FILLERS.register("bilinear")
+def bilinear(shape: tuple[int, ...], param: Any, key: int) -> Floats:
+    """Weights of bilinear interpolation, for a deconvolution that upsamples."""
+    if len(shape) != 4 or shape[2] != shape[3]:
+        raise ValueError(f"the bilinear filler needs 4 axes and square filters, got {list(shape)}")
+    size = shape[3]
+    factor = (size + 1) // 2
+    centre = (2 * factor - 1 - factor % 2) / (2.0 * factor)
+    line = 1 - np.abs(np.arange(size) / factor - centre)
+    return np.broadcast_to(np.outer(line, line), shape).astype(np.float32)

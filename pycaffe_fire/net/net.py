@@ -1,0 +1,273 @@
+"""Caffe's Net: forward and backward over ranges of layers, weights in and out, pycaffe's face."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import schema
+from ..backend import cpu_backend
+from ..backend.base import Backend
+from ..blob import Blob
+from ..errors import NetError, WeightsError
+from ..layers import Context
+from ..registry import did_you_mean
+from . import debug
+from .memory import share_gradients
+from .wiring import Wiring
+
+log = logging.getLogger("pycaffe_fire")
+
+
+class Net(Wiring):
+    """A net built from a prototxt file (or a NetParameter), ready to run.
+
+    `Net(file, phase)`, `Net(file, phase, weights=file)` and pycaffe's old `Net(file, weights,
+    phase)` all work. `blobs` and `params` map names to blobs whose `data` and `diff` are arrays.
+    """
+
+    def __init__(
+        self,
+        network: Any,
+        phase: Any = None,
+        weights: Any = None,
+        level: int = 0,
+        stages: Iterable[str] = (),
+        *,
+        backend: Backend | None = None,
+        context: Context | None = None,
+        lender: Net | None = None,
+    ) -> None:
+        if isinstance(phase, str):  # the old order: file, weights, phase
+            phase, weights = weights, phase
+        source = network if isinstance(network, str) else ""
+        param = schema.read_net(network) if source else network
+        if phase is not None:
+            param.state.phase = phase
+            param.state.level = level
+            param.state.stage.extend(stages or ())
+        super().__init__(param, backend or cpu_backend(), context or Context(), lender, source)
+        self.params: dict[str, list[Blob]] = {
+            layer.name: layer.blobs for layer in self.layers if layer.blobs
+        }
+        self.after_backward: list[Callable[[int], None]] = []
+        self._standalone = context is None
+        self._relu_of = {relu: maker for maker, relu in self.fused.items()}
+        self._loss_tops = [
+            (i, blob, weight)
+            for i, layer in enumerate(self.layers)
+            for blob, weight in zip(self.tops[i], layer.loss_weights, strict=False)
+            if weight
+        ]
+        for _, blob, weight in self._loss_tops:
+            blob.diff[...] = weight
+        self._losses_at: dict[int, list[tuple[Blob, float]]] = {}
+        for i, blob, weight in self._loss_tops:
+            self._losses_at.setdefault(i, []).append((blob, weight))
+        if weights:
+            self.copy_from(weights)
+
+    # Running.
+
+    def run_forward(self, start: int = 0, end: int | None = None) -> float:
+        """Run layers start..end (inclusive) and return the weighted sum of their losses."""
+        last = len(self.layers) - 1 if end is None else end
+        loss = 0.0
+        for i in range(start, last + 1):
+            layer, bottom, top = self.layers[i], self.bottoms[i], self.tops[i]
+            if layer.stale(bottom):
+                layer.plan(bottom, top)
+            if self._relu_of.get(i, -1) >= start:
+                continue  # its producer, in this range, did it
+            if i in self.fused:
+                layer.activate = self.fused[i] <= last
+            layer.forward(bottom, top)
+            for blob, weight in self._losses_at.get(i, ()):
+                loss += weight * float(blob.data.sum())
+            if self.param.debug_info:
+                debug.forward(self, i)
+        return loss
+
+    def run_backward(self, start: int | None = None, end: int = 0) -> None:
+        """Run layers start..end (inclusive, downwards) backward."""
+        if self.parameters.gradients is None:
+            self.parameters.bind_gradients()
+        first = len(self.layers) - 1 if start is None else start
+        for i in range(first, end - 1, -1):
+            if self.need_backward[i]:
+                self.layers[i].backward(self.tops[i], self.propagate_down[i], self.bottoms[i])
+                if self.param.debug_info:
+                    debug.backward(self, i)
+            for callback in self.after_backward:
+                callback(i)
+
+    def forward_backward(self) -> float:
+        """One training pass; gradients are added to what the parameters' diffs hold."""
+        loss = self.run_forward()
+        self.run_backward()
+        return loss
+
+    def share_gradients(self) -> None:
+        """Let blobs whose gradients are never alive together use the same memory."""
+        share_gradients(self)
+
+    def reshape(self) -> None:
+        """Propagate changed input shapes through all layers."""
+        for layer, bottom, top in zip(self.layers, self.bottoms, self.tops, strict=True):
+            layer.plan(bottom, top)
+
+    def clear_param_diffs(self) -> None:
+        self.parameters.clear_gradients()
+
+    def close(self) -> None:
+        """Stop the layers' background work."""
+        for layer in self.layers:
+            layer.close()
+
+    # pycaffe's face.
+
+    def forward(
+        self,
+        blobs: Sequence[str] | None = None,
+        start: str | None = None,
+        end: str | None = None,
+        **inputs: Any,
+    ) -> dict[str, Any]:
+        """Set inputs given by name, run layers start..end, return outputs and asked-for blobs."""
+        self._set(inputs, self.inputs, "input", lambda blob: blob.data)
+        first = self._index(start) if start is not None else 0
+        last = self._index(end) if end is not None else len(self.layers) - 1
+        wanted = {*(self.tops_of(end) if end is not None else self.outputs), *(blobs or ())}
+        self._before_run()
+        self.run_forward(first, last)
+        if self._standalone and first == 0:
+            self.context.step += 1
+        self._after_run()
+        return {name: self._blob(name).data for name in sorted(wanted)}
+
+    def backward(
+        self,
+        diffs: Sequence[str] | None = None,
+        start: str | None = None,
+        end: str | None = None,
+        **outputs: Any,
+    ) -> dict[str, Any]:
+        """Set output gradients given by name, run layers start..end backward, return diffs."""
+        self._set(outputs, self.outputs, "output", lambda blob: blob.diff)
+        first = self._index(start) if start is not None else len(self.layers) - 1
+        last = self._index(end) if end is not None else 0
+        names = [b.name for b in self.bottoms[last]] if end is not None else self.inputs
+        self._before_run()
+        self.run_backward(first, last)
+        self._after_run()
+        return {name: self._blob(name).diff for name in sorted({*names, *(diffs or ())})}
+
+    def _set(
+        self,
+        values: dict[str, Any],
+        known: list[str],
+        what: str,
+        field: Callable[[Blob], Any],
+    ) -> None:
+        for name, value in values.items():
+            if name not in known:
+                raise NetError(
+                    f'"{name}" is not an {what} of this net{did_you_mean(name, known)}; '
+                    f"its {what}s: {', '.join(known) or 'none'}"
+                )
+            target = field(self.blobs[name])
+            if value.shape[:1] != target.shape[:1]:
+                raise NetError(
+                    f'{what} "{name}" holds {target.shape[0]} samples, got {value.shape[0]}; '
+                    f"reshape the blob first"
+                )
+            target[...] = np.asarray(value).reshape(target.shape)
+
+    def _before_run(self) -> None:
+        for tensor in list(self.backend.exported):
+            tensor.before_run()
+
+    def _after_run(self) -> None:
+        for tensor in list(self.backend.exported):
+            tensor.after_run()
+
+    def _index(self, layer: str) -> int:
+        names = [candidate.name for candidate in self.layers]
+        if layer not in names:
+            raise NetError(f'no layer "{layer}" in this net{did_you_mean(layer, names)}')
+        return names.index(layer)
+
+    def tops_of(self, layer: str) -> list[str]:
+        return [blob.name for blob in self.tops[self._index(layer)]]
+
+    def _blob(self, name: str) -> Blob:
+        if name not in self.blobs:
+            raise NetError(f'no blob "{name}" in this net{did_you_mean(name, list(self.blobs))}')
+        return self.blobs[name]
+
+    # Weights.
+
+    def copy_from(self, path: str) -> None:
+        """Copy weights by layer name from a .caffemodel; layers the net lacks are ignored."""
+        mine = {layer.name: layer for layer in reversed(self.layers)}
+        problems = []
+        for source in schema.read_weights(path):
+            layer = mine.get(source.name)
+            if layer is None or not source.blobs:
+                continue
+            if len(layer.blobs) != len(source.blobs):
+                problems.append(
+                    f'layer "{layer.name}": {len(source.blobs)} weight blob(s) in the file, '
+                    f"{len(layer.blobs)} in the net"
+                )
+                continue
+            for i, (blob, array) in enumerate(zip(layer.blobs, source.blobs, strict=True)):
+                if not _fits(array.shape, blob.shape):
+                    problems.append(
+                        f'layer "{layer.name}" blob {i}: {list(array.shape)} in the file, '
+                        f"{list(blob.shape)} in the net"
+                    )
+                else:
+                    blob.data[...] = array.reshape(blob.shape)
+        if problems:
+            raise WeightsError(
+                f"{path} does not fit the net: {'; '.join(problems)}. To learn such a layer anew, "
+                f"rename it in the prototxt"
+            )
+
+    def save(self, path: str, diffs: bool = False) -> None:
+        """Write all weights to a .caffemodel (or .h5) that Caffe reads too."""
+        schema.write_weights(path, self.to_proto(), self.layer_weights(), diffs)
+
+    def to_proto(self) -> Any:
+        """The net as it runs, without weights."""
+        param = schema.NetParameter()
+        param.CopyFrom(self.param)
+        return param
+
+    def layer_weights(self) -> list[Any]:
+        """Every layer with its weight arrays, for writing."""
+        return [
+            schema.LayerWeights(
+                layer.name, layer.type, [b.data for b in layer.blobs], [b.diff for b in layer.blobs]
+            )
+            for layer in self.layers
+        ]
+
+    def __repr__(self) -> str:
+        weights = sum(p.blob.count for p in self.parameters.items)
+        return f"<Net {self.name!r}: {len(self.layers)} layers, {weights:,} weights>"
+
+
+def _fits(file: tuple[int, ...], net: tuple[int, ...]) -> bool:
+    """Equal shapes; leading ones of legacy 4-D blobs (1 x 1 x N x K) do not count."""
+
+    def core(shape: tuple[int, ...]) -> tuple[int, ...]:
+        while len(shape) > 1 and shape[0] == 1:
+            shape = shape[1:]
+        return shape
+
+    return file == net or (len(file) == 4 and core(file) == core(net))

@@ -1,0 +1,235 @@
+"""Building a net: layers in order, blobs between them, shared weights, and who needs gradients."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from .. import schema
+from ..backend.base import Backend
+from ..blob import Blob, SharedBlob
+from ..errors import FireError, LayerError, NetError
+from ..layers import LAYERS, Context, Layer
+from .graph import filter_net, fusions, insert_splits
+from .parameters import Parameter, Parameters
+
+PERMISSIVE = 1  # ParamSpec.DimCheckMode
+
+
+class Wiring:
+    """The layers of a net with their bottoms and tops; see Net for running it."""
+
+    def __init__(
+        self, param: Any, backend: Backend, context: Context, lender: Wiring | None, source: str
+    ) -> None:
+        self.backend, self.context, self.source = backend, context, source
+        self.param = insert_splits(filter_net(param))
+        self.name: str = self.param.name
+        self.phase: int = self.param.state.phase
+        self.layers: list[Layer] = []
+        self.bottoms: list[list[Blob]] = []
+        self.tops: list[list[Blob]] = []
+        self.blobs: dict[str, Blob] = {}
+        self.inputs: list[str] = []
+        self.need_backward: list[bool] = []
+        self.propagate_down: list[list[bool]] = []
+        self._blob_needs: dict[int, bool] = {}
+        self._available: dict[str, None] = {}
+        self._parameters: list[Parameter] = []
+        self._owners: dict[str, tuple[Parameter, str]] = {}
+        self._shared_names = self._count_shared_names()
+        fuse = not self.param.debug_info
+        fusible = {name for name in LAYERS if LAYERS[name].fuses_relu} if fuse else set()
+        self.fused = fusions(self.param, fusible)
+        lent = {layer.name: layer.blobs for layer in lender.layers} if lender else {}
+        for index in range(len(self.param.layer)):
+            self._add_layer(index, lent)
+        self.outputs = list(self._available)
+        self._prune_backward()
+        lending = lender.parameters if lender else None
+        self.parameters = Parameters(backend, self._parameters, lending)
+
+    # Layers.
+
+    def _where(self, layer: str) -> str:
+        """`file:line: ` of a layer, where the net came from a file."""
+        if not self.source:
+            return ""
+        try:
+            line = schema.locate(self.source, layer)
+        except FireError:
+            line = None
+        return f"{self.source}:{line}: " if line else f"{self.source}: "
+
+    def _add_layer(self, index: int, lent: dict[str, list[Blob]]) -> None:
+        param = self.param.layer[index]
+        try:
+            self._wire_layer(index, param, lent)
+        except LayerError as error:
+            located = LayerError.__new__(LayerError)
+            located.args = (f"{self._where(param.name)}{error}",)
+            raise located from None
+
+    def _wire_layer(self, index: int, param: Any, lent: dict[str, list[Blob]]) -> None:
+        if not param.HasField("phase"):
+            param.phase = self.phase
+        if param.type not in LAYERS:
+            try:
+                LAYERS[param.type]
+            except NetError as error:
+                raise NetError(f'{self._where(param.name)}layer "{param.name}": {error}') from None
+        layer = LAYERS[param.type](param, param.phase, self.backend, self.context)
+        layer.donors = lent.get(param.name, ())
+        bottom = self._connect_bottoms(layer, param)
+        needs = any(self._blob_needs[id(blob)] for blob in bottom)
+        top = self._connect_tops(layer, param, bottom)
+        self.layers.append(layer)
+        self.bottoms.append(bottom)
+        self.tops.append(top)
+        if index in self.fused:
+            layer.fused_relu = self.param.layer[self.fused[index]].relu_param.negative_slope
+        layer.check_counts(bottom, top)
+        layer.setup(bottom, top)
+        needs |= self._adopt_weights(layer, param)
+        layer.plan(bottom, top)
+        self._set_loss_weights(layer, param, top)
+        self.need_backward.append(needs)
+        for blob in top:
+            self._blob_needs[id(blob)] = needs
+
+    def _connect_bottoms(self, layer: Layer, param: Any) -> list[Blob]:
+        if len(param.propagate_down) not in (0, len(param.bottom)):
+            layer.fail(
+                f"propagate_down must be given {len(param.bottom)} times (once per bottom) or not "
+                f"at all, got {len(param.propagate_down)}"
+            )
+        bottom, flags = [], []
+        for j, name in enumerate(param.bottom):
+            self._available.pop(name, None)
+            blob = self.blobs[name]
+            bottom.append(blob)
+            needs = self._blob_needs[id(blob)]
+            flags.append(param.propagate_down[j] if param.propagate_down else needs)
+        self.propagate_down.append(flags)
+        return bottom
+
+    def _connect_tops(self, layer: Layer, param: Any, bottom: Sequence[Blob]) -> list[Blob]:
+        top = []
+        for j, name in enumerate(param.top):
+            if j < len(param.bottom) and name == param.bottom[j]:
+                top.append(bottom[j])
+            elif name in self.blobs:
+                layer.fail(f'its top "{name}" is already the top of another layer')
+            else:
+                blob = self.blobs[name] = Blob(self.backend, (), name)
+                top.append(blob)
+                if param.type == "Input":
+                    self.inputs.append(name)
+            self._available[name] = None
+        if layer.auto_tops:
+            top += [Blob(self.backend, (), "(automatic)") for _ in range(layer.tops[0] - len(top))]
+        return top
+
+    def _set_loss_weights(self, layer: Layer, param: Any, top: Sequence[Blob]) -> None:
+        weights = list(param.loss_weight)
+        if weights and len(weights) != len(top):
+            layer.fail(
+                f"loss_weight must be given {len(top)} times (once per top) or not at all, got "
+                f"{len(weights)}"
+            )
+        if not weights:
+            weights = [layer.default_loss_weight if i == 0 else 0.0 for i in range(len(top))]
+        layer.loss_weights = weights
+
+    # Weights.
+
+    def _count_shared_names(self) -> set[str]:
+        """Names under which layers share weights without agreeing on a shape."""
+        used, loose = Counter[str](), set()
+        for layer in self.param.layer:
+            for spec in layer.param:
+                used[spec.name] += 1
+                if spec.share_mode == PERMISSIVE:
+                    loose.add(spec.name)
+        return {name for name in loose if name and used[name] > 1}
+
+    def _adopt_weights(self, layer: Layer, param: Any) -> bool:
+        """File the layer's new blobs as parameters; True if any of them learns."""
+        if len(param.param) > len(layer.blobs):
+            layer.fail(
+                f"has {len(layer.blobs)} weight blob(s), but {len(param.param)} param entries"
+            )
+        needs = False
+        for i, blob in enumerate(layer.blobs):
+            spec = param.param[i] if i < len(param.param) else schema.ParamSpec()
+            learns = spec.lr_mult != 0
+            needs |= learns
+            layer.param_propagate_down.append(learns)
+            if spec.name and spec.name in self._owners:
+                layer.blobs[i] = self._share(layer, i, blob, spec)
+                continue
+            made = Parameter(f"{layer.name}[{i}]", blob, spec.lr_mult, spec.decay_mult)
+            self._parameters.append(made)
+            if spec.name:
+                self._owners[spec.name] = (made, layer.name)
+            if spec.name in self._shared_names:
+                blob.value.pinned = blob.gradient.pinned = True
+        return needs
+
+    def _share(self, layer: Layer, index: int, blob: Blob, spec: Any) -> Blob:
+        owner, owner_layer = self._owners[spec.name]
+        for field in ("lr_mult", "decay_mult"):
+            if spec.HasField(field) and getattr(spec, field) != getattr(owner, field):
+                layer.fail(
+                    f'shared param "{spec.name}" has {field} {getattr(spec, field):g} here and '
+                    f'{getattr(owner, field):g} in layer "{owner_layer}"; they must agree'
+                )
+        if blob.shape == owner.blob.shape:
+            return owner.blob
+        if spec.share_mode == PERMISSIVE and blob.count == owner.blob.count:
+            return SharedBlob(owner.blob, blob.shape, blob.name)
+        mode = "count" if spec.share_mode == PERMISSIVE else "shape"
+        layer.fail(
+            f'cannot share param "{spec.name}" with layer "{owner_layer}": its {mode} is '
+            f"{blob.shape_string()} here and {owner.blob.shape_string()} there"
+            + ("" if mode == "count" else "; share_mode: PERMISSIVE compares counts only")
+        )
+
+    # Gradients.
+
+    def _prune_backward(self) -> None:
+        """Backward runs only where a loss is above and something that learns is below."""
+        under_loss: set[int] = set()
+        skip: set[int] = set()
+        for i in reversed(range(len(self.layers))):
+            layer, bottom, top = self.layers[i], self.bottoms[i], self.tops[i]
+            contributes, skips = False, True
+            for j, blob in enumerate(top):
+                if layer.loss_weights[j] or id(blob) in under_loss:
+                    contributes = True
+                if id(blob) not in skip:
+                    skips = False
+                if contributes and not skips:
+                    break
+            if self.need_backward[i] and skips:
+                self.need_backward[i] = False
+                self.propagate_down[i] = [False] * len(bottom)
+            if not contributes:
+                self.need_backward[i] = False
+            for j, blob in enumerate(bottom):
+                if contributes:
+                    under_loss.add(id(blob))
+                else:
+                    self.propagate_down[i][j] = False
+                if not self.propagate_down[i][j]:
+                    skip.add(id(blob))
+        if self.param.force_backward:
+            self._force_backward()
+
+    def _force_backward(self) -> None:
+        for i, layer in enumerate(self.layers):
+            self.need_backward[i] = True
+            for j in range(len(self.bottoms[i])):
+                self.propagate_down[i][j] |= layer.allow_force_backward(j)
+            layer.param_propagate_down = [True] * len(layer.blobs)
