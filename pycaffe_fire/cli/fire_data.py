@@ -12,13 +12,17 @@ from pathlib import Path
 from pycaffe_fire.data.digits import make_digits
 from pycaffe_fire.errors import FireError
 
+COMMANDS = """
+  fire_data digits data    draw the embedded digits into data/digits_{train,test}_lmdb
+"""
+
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="fire_data", usage=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(prog="fire_data", usage=COMMANDS)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    digits = commands.add_parser("digits", help="draw the embedded digits as LMDBs")
+    digits = commands.add_parser(
+        "digits", usage="fire_data digits OUT", help="draw the embedded digits as LMDBs"
+    )
     digits.add_argument("out", type=Path, help="folder for digits_train_lmdb and digits_test_lmdb")
     return parser
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _ALIGNMENT = 64
-_JOIN_SECONDS = 5.0  # a worker stuck on a dead file system must not keep the process alive
+_JOIN_SECONDS = 2.0  # a worker stuck on a dead file system must not keep the process alive
 
 
 Buffers = tuple[NDArray[np.float32], ...]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from pycaffe_fire.backend import random
 from pycaffe_fire.errors import DataError
+from pycaffe_fire.schema import read_blob
 
 
 class Transformer:
@@ -43,7 +44,6 @@ class Transformer:
         self._mean = self._read_mean() if self._mean_file else None
 
     def _read_mean(self) -> NDArray[np.float32]:
-        read_blob = importlib.import_module("pycaffe_fire.schema").read_blob
         blob: NDArray[np.float32] = np.asarray(read_blob(self._mean_file), np.float32)
         if blob.ndim == 4 and blob.shape[0] == 1:
             blob = blob[0]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from pycaffe_fire import schema
 from pycaffe_fire.data.datum import encode_datum
 from pycaffe_fire.data.writer import DatabaseWriter
 
@@ -33,7 +33,7 @@ def small_lmdb(tmp_path):
     return tmp_path / "small_lmdb", images
 
 
-def transform_param(**fields):
-    """A stand-in for TransformationParameter with Caffe's defaults."""
-    defaults = dict(scale=1.0, mirror=False, crop_size=0, mean_file="", mean_value=[])
-    return SimpleNamespace(**{**defaults, "force_color": False, "force_gray": False, **fields})
+@pytest.fixture
+def transform_param():
+    """Makes a TransformationParameter from keywords."""
+    return schema.TransformationParameter

@@ -1,0 +1,229 @@
+"""Databases: reading by position, the errors of bad ones, and writers that leave nothing half."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+
+import lmdb
+import pytest
+
+from pycaffe_fire.data import db as db_module
+from pycaffe_fire.data.db import open_database
+from pycaffe_fire.data.writer import DatabaseWriter
+from pycaffe_fire.errors import DataError
+
+
+def write(path, count, size=10):
+    with DatabaseWriter(path) as writer:
+        for i in range(count):
+            writer.put(b"%08d" % i, bytes([i % 251]) * size)
+    return path
+
+
+def test_caffes_database(golden):
+    db = open_database("raw_lmdb")
+    assert len(db) == 12
+    assert [db.key(i)[:8] for i in range(12)] == [b"%08d" % i for i in range(12)]
+    assert len(db.record(11)) == 3085
+
+
+def test_round_trip_and_lazy_index(tmp_path, monkeypatch):
+    monkeypatch.setattr(db_module, "_WALK", 7)
+    db = open_database(write(tmp_path / "x", 50))
+    assert bytes(db.record(3)) == bytes([3]) * 10
+    assert len(db._ends) - 1 == 7  # walked no further than needed
+    assert db.key(49) == b"00000049" and db.key(20) == b"00000020"
+    with pytest.raises(IndexError):
+        db.key(50)
+
+
+def test_threads_share_one_database(tmp_path):
+    path = write(tmp_path / "x", 300)
+    db = open_database(path)
+    assert open_database(str(path) + "/../x") is db
+    wrong = []
+
+    def read():
+        wrong.extend(i for i in range(300) if bytes(db.record(i)) != bytes([i % 251]) * 10)
+
+    threads = [threading.Thread(target=read) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_more_threads_than_reader_slots(tmp_path):
+    db = open_database(write(tmp_path / "x", 10))
+
+    def full(**options):
+        raise lmdb.ReadersFullError("MDB_READERS_FULL")
+
+    real, db._env = db._env, SimpleNamespace(begin=full)
+    results = []
+    thread = threading.Thread(target=lambda: results.append(bytes(db.record(5))))
+    thread.start()
+    thread.join()
+    db._env = real
+    assert results == [bytes([5]) * 10]
+
+
+def test_where_no_lock_file_can_be_made(tmp_path, monkeypatch):
+    path = write(tmp_path / "x", 4)
+    real = lmdb.open
+
+    def refuse_locks(*args, **options):
+        if options.get("lock", True):
+            raise lmdb.ReadonlyError("Permission denied")
+        return real(*args, **options)
+
+    monkeypatch.setattr(lmdb, "open", refuse_locks)
+    path.chmod(0o555)
+    db = open_database(path)
+    assert bytes(db.record(3)) == bytes([3]) * 10
+    assert sorted(os.listdir(path)) == ["data.mdb"]
+    path.chmod(0o755)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not bind root")
+def test_read_only_folder(tmp_path):
+    path = write(tmp_path / "x", 4)
+    path.chmod(0o555)
+    assert len(open_database(path)) == 4
+    path.chmod(0o755)
+
+
+def bad_missing(path):
+    return "no such database"
+
+
+def bad_file(path):
+    path.write_bytes(b"hello")
+    return "is a file"
+
+
+def bad_folder(path):
+    path.mkdir()
+    return "has no data.mdb"
+
+
+def bad_garbage(path):
+    path.mkdir()
+    (path / "data.mdb").write_bytes(b"garbage " * 4096)
+    return "not an LMDB file"
+
+
+def bad_zero_bytes(path):
+    path.mkdir()
+    (path / "data.mdb").write_bytes(b"")
+    return "data.mdb is empty"
+
+
+def bad_empty(path):
+    write(path, 0)
+    return "holds no records"
+
+
+def bad_truncated(path):
+    write(path, 100, size=5000)
+    os.truncate(path / "data.mdb", 300_000)
+    return "truncated"
+
+
+def bad_other_kind(path):
+    path.mkdir()
+    (path / "CURRENT").write_text("MANIFEST-1\n")
+    return "set backend: LEVELDB"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        bad_missing, bad_file, bad_folder, bad_garbage, bad_zero_bytes, bad_empty, bad_truncated,
+        bad_other_kind,
+    ],
+)  # fmt: skip
+def test_bad_databases(tmp_path, make):
+    path = tmp_path / "bad_lmdb"
+    text = make(path)
+    with pytest.raises(DataError, match=text) as caught:
+        open_database(path)
+    assert str(path) in str(caught.value)
+
+
+def test_unknown_backend(tmp_path):
+    with pytest.raises(DataError, match="known: LMDB, LEVELDB"):
+        open_database(tmp_path, "SQLITE")
+
+
+def test_leveldb(golden):
+    pytest.importorskip("plyvel")
+    before = sorted(os.listdir("raw_leveldb"))
+    level, flat = open_database("raw_leveldb", "LEVELDB"), open_database("raw_lmdb")
+    assert len(level) == 12
+    assert all(bytes(level.record(i)) == bytes(flat.record(i)) for i in range(12))
+    assert sorted(os.listdir("raw_leveldb")) == before
+    shutil.rmtree("gray_lmdb")
+    os.mkdir("gray_lmdb")
+    (golden / "gray_lmdb" / "CURRENT").write_text("nonsense")
+    with pytest.raises(DataError, match="gray_lmdb: cannot be read as LevelDB"):
+        open_database("gray_lmdb", "LEVELDB")
+
+
+def test_leveldb_without_plyvel(golden, monkeypatch):
+    monkeypatch.setitem(sys.modules, "plyvel", None)
+    with pytest.raises(DataError, match="pip install plyvel"):
+        open_database("raw_leveldb", "LEVELDB")
+
+
+def test_map_grows(tmp_path, monkeypatch):
+    monkeypatch.setattr("pycaffe_fire.data.writer._COMMIT_BYTES", 1 << 16)
+    db = open_database(write(tmp_path / "x", 200, size=9000))
+    assert len(db) == 200 and bytes(db.record(199)) == bytes([199]) * 9000
+
+
+def test_writer_refuses_what_exists(tmp_path):
+    (tmp_path / "x").mkdir()
+    with pytest.raises(DataError, match="exists already"), DatabaseWriter(tmp_path / "x"):
+        pass
+
+
+def test_failed_writer_leaves_nothing(tmp_path):
+    with pytest.raises(KeyError), DatabaseWriter(tmp_path / "x") as writer:
+        writer.put(b"a", b"b")
+        raise KeyError
+    assert os.listdir(tmp_path) == []
+
+
+def test_killed_writer_leaves_no_database(tmp_path):
+    program = (
+        "import sys, time\n"
+        "from pycaffe_fire.data.writer import DatabaseWriter\n"
+        "with DatabaseWriter(sys.argv[1]) as writer:\n"
+        "    for i in range(5000): writer.put(b'%08d' % i, b'x' * 100)\n"
+        "    print('ready', flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    path = tmp_path / "x"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE
+    ) as child:
+        child.stdout.readline()
+        with DatabaseWriter(tmp_path / "y") as other:  # a living writer's folder is not touched
+            other.put(b"a", b"b")
+        with DatabaseWriter(path) as same:
+            same.put(b"a", b"b")
+            assert len([n for n in os.listdir(tmp_path) if n.endswith(".partial")]) == 2
+            child.send_signal(signal.SIGKILL)
+            child.wait()
+    assert len(open_database(path)) == 1
+    shutil.rmtree(path)
+    write(path, 3)  # tidies up after the dead one
+    assert sorted(os.listdir(tmp_path)) == ["x", "y"]

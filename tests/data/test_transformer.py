@@ -1,0 +1,107 @@
+"""transform_param against a plain reading of Caffe's definition, compiled and not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pycaffe_fire import schema
+from pycaffe_fire.backend import random
+from pycaffe_fire.data.transformer import Transformer
+from pycaffe_fire.errors import DataError, FireError
+
+RNG = np.random.default_rng(2)
+KEY = random.key(5, "data")
+
+
+def write_mean(path, shape):
+    mean = RNG.uniform(50, 200, shape).astype(np.float32)
+    blob = schema.BlobProto(num=1, channels=shape[0], height=shape[1], width=shape[2])
+    blob.data.extend(mean.ravel().tolist())
+    path.write_bytes(blob.SerializeToString())
+    return mean
+
+
+def run(transformer, images, first, shape):
+    out = np.full((len(images), *shape), np.nan, np.float32)
+    transformer(images, range(first, first + len(images)), out)
+    return out
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("kind", ["uint8", "float32", "interleaved"])
+@pytest.mark.parametrize("mean", ["none", "values", "file"])
+def test_definition(tmp_path, monkeypatch, transform_param, compiled, kind, mean):
+    if not compiled:
+        monkeypatch.setattr(random, "numba", None)
+    images = RNG.integers(0, 256, (8, 3, 11, 14), dtype=np.uint8)
+    fields = {"crop_size": 7, "mirror": True, "scale": 0.017}
+    subtract = np.zeros((3, 11, 14), np.float32)
+    if mean == "values":
+        fields["mean_value"] = [104, 117, 123]
+        subtract += np.array([104, 117, 123], np.float32)[:, None, None]
+    elif mean == "file":
+        subtract = write_mean(tmp_path / "mean", (3, 11, 14))
+        fields["mean_file"] = str(tmp_path / "mean")
+    given = list(images)
+    if kind == "float32":
+        given = [image.astype(np.float32) for image in images]
+    elif kind == "interleaved":  # as decoded pictures come: backwards channels, pixel by pixel
+        given = [i[::-1].transpose(1, 2, 0).copy()[:, :, ::-1].transpose(2, 0, 1) for i in images]
+    got = run(Transformer(transform_param(**fields), True, KEY), given, 40, (3, 7, 7))
+    seen = set()
+    for i, image in enumerate(images):
+        coin, down, right = (int(w) for w in random.bits(KEY, 0, 40 + i, 3))
+        y, x = down * 5 >> 32, right * 8 >> 32
+        full = (image.astype(np.float32) - subtract) * np.float32(0.017)
+        expected = full[:, y : y + 7, x : x + 7]
+        assert np.array_equal(got[i], expected[:, :, ::-1] if coin & 1 else expected)
+        seen.add((y, x, coin & 1))
+    assert len(seen) > 4
+
+
+def test_test_phase_takes_the_middle(transform_param):
+    images = RNG.integers(0, 256, (2, 1, 10, 13), dtype=np.uint8)
+    got = run(Transformer(transform_param(crop_size=5), False, KEY), list(images), 0, (1, 5, 5))
+    assert np.array_equal(got, images[:, :, 2:7, 4:9])
+
+
+def test_images_of_different_sizes_are_cropped(transform_param):
+    images = [RNG.integers(0, 256, (1, 9 + i, 9), dtype=np.uint8) for i in range(4)]
+    got = run(Transformer(transform_param(crop_size=9), False, KEY), images, 0, (1, 9, 9))
+    assert np.array_equal(got[3], images[3][:, 1:10])
+
+
+def test_every_place_and_both_sides_come_up(transform_param):
+    image = np.arange(30, dtype=np.uint8).reshape(1, 5, 6)
+    param = transform_param(crop_size=4, mirror=True)
+    got = run(Transformer(param, True, KEY), [image] * 300, 0, (1, 4, 4))
+    assert len(np.unique(got.reshape(300, -1), axis=0)) == 2 * 3 * 2
+
+
+def test_draws_belong_to_the_sample(transform_param):
+    image = RNG.integers(0, 256, (3, 20, 20), dtype=np.uint8)
+    transformer = Transformer(transform_param(crop_size=8, mirror=True), True, KEY)
+    whole = run(transformer, [image] * 12, 100, (3, 8, 8))
+    parts = [run(transformer, [image] * 4, 100 + i, (3, 8, 8)) for i in (0, 4, 8)]
+    assert np.array_equal(whole, np.concatenate(parts))
+
+
+def test_errors(tmp_path, transform_param):
+    with pytest.raises(DataError, match="mean_file or mean_value, not both"):
+        Transformer(transform_param(mean_file="m", mean_value=[1]), True, 0)
+    with pytest.raises(DataError, match="cannot both be set"):
+        Transformer(transform_param(force_color=True, force_gray=True), True, 0)
+    with pytest.raises(FireError, match="missing.binaryproto"):
+        Transformer(transform_param(mean_file=str(tmp_path / "missing.binaryproto")), True, 0)
+    with pytest.raises(DataError, match=r"db, record 'a': crop_size 9 is larger than .*8 x 20"):
+        Transformer(transform_param(crop_size=9), True, 0).output_shape(
+            (1, 8, 20), "db, record 'a'"
+        )
+    with pytest.raises(DataError, match="2 mean_value for images of 3 channels"):
+        Transformer(transform_param(mean_value=[1, 2]), True, 0).output_shape((3, 8, 8), "db")
+    write_mean(tmp_path / "mean", (3, 8, 8))
+    with pytest.raises(DataError, match=r"shape \(3, 9, 8\) but the mean"):
+        Transformer(transform_param(mean_file=str(tmp_path / "mean")), True, 0).output_shape(
+            (3, 9, 8), "db"
+        )
