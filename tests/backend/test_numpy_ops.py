@@ -185,7 +185,7 @@ def test_inner_product(
 @pytest.mark.parametrize("case", POOLS.values(), ids=POOLS.keys())
 def test_pooling(exact: NumPyBackend, case: Pool, method: str) -> None:
     x, y = blob(exact, distinct(case.shape)), blob(exact, case.out)
-    plan = exact.pooling(x, y, method, case.window)
+    plan: Any = exact.pooling(x, y, method, case.window)
     plan.forward()
     expected, mask = pool_loops(case, method, x.data)
     np.testing.assert_allclose(y.data, expected)
@@ -197,7 +197,7 @@ def test_pooling(exact: NumPyBackend, case: Pool, method: str) -> None:
 def test_max_of_equals_is_the_first(exact: NumPyBackend) -> None:
     case = POOLS["padded and overhanging"]
     x, y = blob(exact, RNG.integers(0, 2, case.shape).astype(float)), blob(exact, case.out)
-    plan = exact.pooling(x, y, "MAX", case.window)
+    plan: Any = exact.pooling(x, y, "MAX", case.window)
     plan.forward()
     expected, mask = pool_loops(case, "MAX", x.data)
     assert np.array_equal(y.data, expected) and np.array_equal(plan.mask, mask)
@@ -212,7 +212,7 @@ def test_max_of_equals_is_the_first(exact: NumPyBackend) -> None:
 def test_max_of_nothing_but_nan(exact: NumPyBackend) -> None:
     x, y = blob(exact, np.full((1, 1, 2, 4), np.nan)), blob(exact, (1, 1, 1, 2))
     x.data[0, 0, 1, 3] = 2
-    plan = exact.pooling(x, y, "MAX", window((2, 2), 2))
+    plan: Any = exact.pooling(x, y, "MAX", window((2, 2), 2))
     plan.forward()
     assert y.data.ravel().tolist() == [np.finfo(np.float64).min, 2]
     assert plan.mask.ravel().tolist() == [-1, 7]
@@ -289,12 +289,12 @@ def test_dropout_backward_needs_a_mask(exact: NumPyBackend) -> None:
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_concat(exact: NumPyBackend, axis: int) -> None:
-    shapes = [(2, 3, 4)] * 3
+    shapes: list[tuple[int, ...]] = [(2, 3, 4)] * 3
     shapes[1] = tuple(5 if i == axis else n for i, n in enumerate(shapes[1]))
     xs = [blob(exact, RNG.standard_normal(s)) for s in shapes]
     joined = np.concatenate([x.data for x in xs], axis)
     y = blob(exact, joined.shape)
-    plan = exact.concat(xs, y, axis)
+    plan: Any = exact.concat(xs, y, axis)
     plan.forward()
     assert np.array_equal(y.data, joined)
     y.diff[...] = joined * 2
