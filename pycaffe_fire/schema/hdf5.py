@@ -56,10 +56,10 @@ def write_weights(path: PathLike, layers: list[LayerWeights]) -> None:
         file.create_group("data")
         for layer in layers:
             try:
-                _write_arrays(file.create_group(f"data/{layer.name}"), layer.blobs)
+                _write_arrays(file.require_group(f"data/{layer.name}"), layer.blobs)
                 if layer.diffs:
-                    _write_arrays(file.create_group(f"diff/{layer.name}"), layer.diffs)
-            except ValueError:
+                    _write_arrays(file.require_group(f"diff/{layer.name}"), layer.diffs)
+            except (ValueError, TypeError):
                 raise WeightsError(
                     f'{os.fspath(path)}: HDF5 cannot hold a layer named "{layer.name}" beside the '
                     "others; rename it or write a .caffemodel"

@@ -14,7 +14,6 @@ from pycaffe_fire.schema.messages import ENUMS, FIELDS, Field, NetParameter, Sol
 from pycaffe_fire.schema.tokens import Source, Token, unquote
 from pycaffe_fire.schema.upgrade import upgrade_net, upgrade_solver
 
-_MAX_DEPTH = 100
 _MAX_FLOAT = float.fromhex("0x1.fffffep127")
 # Files of these two are easily given for each other.
 _CONFUSED = {"caffe.NetParameter": "caffe.SolverParameter"}
@@ -90,7 +89,8 @@ def _read(path: str | os.PathLike[str], message: Any) -> Any:
 
 
 class _Parser:
-    """Recursive descent over the tokens, led by the fields of the message being filled."""
+    """Recursive descent over the tokens, led by the fields of the message being filled. No message
+    of the schema can hold itself, so the depth is bounded by the schema."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -158,12 +158,9 @@ class _Parser:
         field = FIELDS[kind].get(token.text)
         if field is None:
             hint = did_you_mean(token.text, list(FIELDS[kind]))
-            other = {
-                "caffe.NetParameter": "SolverParameter",
-                "caffe.SolverParameter": "NetParameter",
-            }
-            if not hint and token.text in FIELDS.get(f"caffe.{other.get(kind)}", {}):
-                hint = f"; this looks like a {other[kind]} file"
+            other = _CONFUSED.get(kind, "")
+            if token.text in FIELDS.get(other, {}):
+                hint = f"; this looks like a {_short(other)} prototxt"
             raise self._error(token, f'{_short(kind)} has no field "{token}"{hint}')
         return field
 
@@ -198,8 +195,6 @@ class _Parser:
         opener = self._take()
         if opener.kind != "mark" or opener.text not in "{<":
             raise self._error(opener, f'"{name}" is a block: expected "{{", got {opener}')
-        if depth >= _MAX_DEPTH:
-            raise self._error(opener, f"blocks are nested more than {_MAX_DEPTH} deep")
         value = getattr(message, field.name)
         if field.repeated:
             value = value.add()
