@@ -9,7 +9,16 @@ import numpy as np
 
 from ...blob import Blob
 from .. import random
-from ..base import Backend, Draw, MaskedPlan, Plan, WeightedPlan, Window
+from ..base import (
+    Backend,
+    Draw,
+    JoinPlan,
+    MaskedPlan,
+    Plan,
+    PoolingPlan,
+    WeightedPlan,
+    Window,
+)
 from ..tensor import Array, Tensor
 from .activation import ReLU
 from .add import Sum
@@ -60,7 +69,9 @@ class NumPyBackend(Backend):
     ) -> WeightedPlan:  # fmt: skip
         return InnerProduct(self, x, w, b, y, axis, transpose, relu)
 
-    def pooling(self, x: Blob, y: Blob, method: str, window: Window) -> Plan:
+    def pooling(
+        self, x: Blob, y: Blob, method: str, window: Window, mask: bool = False
+    ) -> PoolingPlan:
         return Pooling(self, x, y, method, window)
 
     def lrn(
@@ -74,7 +85,7 @@ class NumPyBackend(Backend):
     def dropout(self, x: Blob, y: Blob, ratio: float, scale: float) -> MaskedPlan:
         return Dropout(self, x, y, ratio, scale)
 
-    def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> Plan:
+    def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> JoinPlan:
         return Concat(self, xs, y, axis)
 
     def add(self, parts: Sequence[Tensor], total: Tensor) -> Callable[[], None]:

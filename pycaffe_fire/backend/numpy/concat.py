@@ -6,28 +6,27 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ...blob import Blob
-from ..base import Plan
+from ..base import JoinPlan
 from ..tensor import Array
 
 if TYPE_CHECKING:
     from . import NumPyBackend
 
 
-class Concat(Plan):
-    """`skip` holds the numbers of inputs that want no gradient."""
+class Concat(JoinPlan):
+    """Slices of the output are copies of the inputs."""
 
     def __init__(self, backend: NumPyBackend, xs: Sequence[Blob], y: Blob, axis: int) -> None:
         self.xs, self.y, self.axis = list(xs), y, axis
-        self.skip: set[int] = set()
         y.lay_out(backend.plain_layout(y.shape))
 
     def forward(self) -> None:
         for x, part in zip(self.xs, self._parts(self.y.data), strict=True):
             part[...] = x.data
 
-    def backward(self) -> None:
+    def backward(self, wanted: Sequence[bool]) -> None:
         for i, part in enumerate(self._parts(self.y.diff)):
-            if i not in self.skip:
+            if wanted[i]:
                 self.xs[i].diff[...] = part
 
     def _parts(self, values: Array) -> Iterator[Array]:

@@ -94,9 +94,15 @@ class Convolution(WeightedPlan):
     # The three GEMMs.
 
     def _patches(self) -> Array:
-        """Scratch for one sample's patches; cells outside the image stay as they are here: 0."""
+        """Scratch for the patches of one sample."""
         shape = (self._image[0], len(self._shifts), *self._spatial)
-        patches = self.backend.scratch(prod(shape)).reshape(shape)
+        return self.backend.scratch(prod(shape)).reshape(shape)
+
+    def _blank_patches(self) -> Array | None:
+        """Patches whose cells outside the image, which no gather writes, are zero."""
+        if self._direct:
+            return None
+        patches = self._patches()
         patches[...] = 0
         return patches
 
@@ -109,7 +115,7 @@ class Convolution(WeightedPlan):
         return image.reshape(self.groups, self._patch_rows, prod(self._spatial))
 
     def _lower(self, images: Array, w: Array, maps: Array) -> None:
-        patches = None if self._direct else self._patches()
+        patches = self._blank_patches()
         for image, out in zip(images, maps, strict=True):
             self.xp.matmul(w, self._gather(image, patches), out=out)
 
@@ -130,6 +136,6 @@ class Convolution(WeightedPlan):
 
     def _correlate(self, images: Array, maps: Array, dw: Array) -> None:
         """The weight gradient, added up sample by sample as Caffe does."""
-        patches = None if self._direct else self._patches()
+        patches = self._blank_patches()
         for image, rows in zip(images, maps, strict=True):
             dw += self.xp.matmul(rows, self._gather(image, patches).swapaxes(1, 2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...blob import Blob
-from ..base import Plan, Window
+from ..base import PoolingPlan, Window
 from ..tensor import Array
 from ..windows import divisors
 from .shifts import shifts
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 NOWHERE = -1
 
 
-class Pooling(Plan):
+class Pooling(PoolingPlan):
     """MAX remembers which kernel cell won: the first of equals in row-major order.
 
     A window without any number to win (all NaN) gives the lowest finite one, as in Caffe, and its
