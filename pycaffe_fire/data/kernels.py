@@ -1,6 +1,6 @@
-"""The compiled inner loop of the transformer: one call without the GIL for a whole batch.
+"""The compiled inner loops of the data room: one call without the GIL for a whole batch.
 
-Images are given by address and strides, so bytes go from the database's memory map straight to
+Records and images are given by address, so bytes go from the database's memory map straight to
 the float batch. Only imported where numba is.
 """
 
@@ -18,7 +18,7 @@ types: Any = importlib.import_module("numba.types")
 extending: Any = importlib.import_module("numba.extending")
 
 # Columns of the table that describes one image per row; strides count elements.
-ADDRESS, CHANNEL_STRIDE, ROW_STRIDE, COLUMN_STRIDE, TOP, LEFT, MIRROR, IS_FLOAT = range(8)
+ADDRESS, CHANNEL_STRIDE, ROW_STRIDE, COLUMN_STRIDE, IS_FLOAT, TOP, LEFT, MIRROR = range(8)
 
 
 def _cast(element: Any) -> Any:
@@ -41,21 +41,20 @@ _floats_at = _cast(types.float32)
 def _transform(source: Any, row: Any, mean: Any, scale: Any, out: Any) -> None:
     channels, height, width = out.shape
     step = row[COLUMN_STRIDE]
+    shared = mean.shape[1] == 1 and mean.shape[2] == width  # one line for the whole channel
     for c in range(channels):
         for h in range(height):
             y = h + row[TOP]
             at = c * row[CHANNEL_STRIDE] + y * row[ROW_STRIDE] + row[LEFT] * step
             line = out[c, h]
-            if mean.shape[1] > 1 or mean.shape[2] > 1:
-                means = mean[c, y, row[LEFT] : row[LEFT] + width]
+            first = 0 if shared else row[LEFT]
+            means = mean[c, 0 if shared else y, first : first + width]
+            if step == 1:  # contiguous, so that this compiles to vector instructions
                 for w in range(width):
-                    line[w] = (np.float32(source[at + w * step]) - means[w]) * scale
-            elif step == 1:  # contiguous, so that this compiles to vector instructions
-                for w in range(width):
-                    line[w] = (np.float32(source[at + w]) - mean[c, 0, 0]) * scale
+                    line[w] = (np.float32(source[at + w]) - means[w]) * scale
             else:
                 for w in range(width):
-                    line[w] = (np.float32(source[at + w * step]) - mean[c, 0, 0]) * scale
+                    line[w] = (np.float32(source[at + w * step]) - means[w]) * scale
             if row[MIRROR]:
                 for w in range(width // 2):
                     line[w], line[width - 1 - w] = line[width - 1 - w], line[w]
@@ -69,3 +68,51 @@ def transform_batch(table: Any, mean: Any, scale: Any, out: Any) -> None:
             _transform(_floats_at(table[i, ADDRESS]), table[i], mean, scale, out[i])
         else:
             _transform(_bytes_at(table[i, ADDRESS]), table[i], mean, scale, out[i])
+
+
+@jit
+def _varint(source: Any, at: int, end: int) -> Any:
+    """(value, position behind it); the position is past `end` when the number does not fit."""
+    value = np.int64(0)
+    for shift in range(0, 64, 7):
+        if at >= end:
+            break
+        byte = np.int64(source[at])
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+    return value, end + 1
+
+
+@jit
+def find_pixels(records: Any, shape: Any, addresses: Any, labels: Any) -> bool:
+    """Where the pixels are in a batch of plain Datum records, given by (address, length).
+
+    False if any record is not of the plain kind (bytes of exactly this shape, not encoded): the
+    general reader then takes the batch, and finds the words for what is wrong.
+    """
+    for i in range(len(records)):
+        source, end = _bytes_at(records[i, 0]), records[i, 1]
+        fields = np.zeros(8, np.int64)
+        at = start = 0
+        while at < end:
+            tag = source[at]
+            field = tag >> 3
+            value, at = _varint(source, at + 1, end)
+            if tag == 34:  # field 4, bytes
+                if value < 0 or value > end - at:
+                    return False
+                start = at
+                at += value
+            elif tag & 7 or field > 7:
+                return False
+            fields[field] = value
+        pixels = shape[0] * shape[1] * shape[2]
+        if at != end or fields[7] or fields[4] != pixels:
+            return False
+        if fields[1] != shape[0] or fields[2] != shape[1] or fields[3] != shape[2]:
+            return False
+        addresses[i] = records[i, 0] + start
+        labels[i] = np.int32(fields[5])
+    return True

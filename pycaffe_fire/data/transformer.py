@@ -79,26 +79,52 @@ class Transformer:
         self, images: Sequence[NDArray[Any]], samples: range, out: NDArray[np.float32]
     ) -> None:
         """Transform (channels, height, width) images that fit, one per sample, into `out`."""
-        height, width = out.shape[2:]
-        draws = random.bits_batch(self._key, 0, samples.start, len(images), 3).tolist()
-        places = []
-        for image, (coin, down, right) in zip(images, draws, strict=True):
-            spare = image.shape[1] - height, image.shape[2] - width
-            if self._train:
-                top, left = down * (spare[0] + 1) >> 32, right * (spare[1] + 1) >> 32
-            else:
-                top, left = spare[0] // 2, spare[1] // 2
-            places.append((top, left, self._mirror and coin & 1))
-        run = _with_numpy if random.numba is None else _with_numba
-        run(images, places, self._mean_for(out.shape[1]), self._scale, out)
+        sizes = np.array([image.shape[1:] for image in images], np.int64)
+        places = self._places(samples, sizes, out)
+        mean = self._mean_for(out)
+        if random.numba is None:
+            _with_numpy(images, places.tolist(), mean, self._scale, out)
+        else:
+            table = np.array([_describe(image) for image in images], np.int64)
+            _with_numba(table, places, mean, self._scale, out)
 
-    def _mean_for(self, channels: int) -> NDArray[np.float32]:
-        """Shape (channels, height, width), or (channels, 1, 1) for values."""
+    def transform_pixels(
+        self,
+        addresses: NDArray[np.int64],
+        shape: tuple[int, int, int],
+        samples: range,
+        out: NDArray[np.float32],
+    ) -> None:
+        """The same for contiguous uint8 images of one shape, given by address; needs numba."""
+        _, height, width = shape
+        places = self._places(samples, np.array([[height, width]], np.int64), out)
+        table = np.empty((len(addresses), 5), np.int64)
+        table[:, 0] = addresses
+        table[:, 1:] = (height * width, width, 1, 0)
+        _with_numba(table, places, self._mean_for(out), self._scale, out)
+
+    def _places(
+        self, samples: range, sizes: NDArray[np.int64], out: NDArray[np.float32]
+    ) -> NDArray[np.int64]:
+        """(top, left, mirrored or not) for each sample; `sizes` are (height, width) rows."""
+        draws = random.bits_batch(self._key, 0, samples.start, len(samples), 3)
+        places = np.zeros((len(samples), 3), np.int64)
+        spare = sizes - np.array(out.shape[2:], np.int64)
+        if self._train:
+            places[:, :2] = draws[:, 1:].astype(np.int64) * (spare + 1) >> 32
+        else:
+            places[:, :2] = spare // 2
+        if self._mirror:
+            places[:, 2] = draws[:, 0] & 1
+        return places
+
+    def _mean_for(self, out: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The mean image, or for values one line (channels, 1, width of the output)."""
         if self._mean is not None:
             return self._mean
-        mean = np.zeros((channels, 1, 1), np.float32)
+        mean = np.zeros((out.shape[1], 1, out.shape[3]), np.float32)
         if self._mean_values:
-            mean[:, 0, 0] = self._mean_values
+            mean[...] = np.array(self._mean_values, np.float32).reshape(-1, 1, 1)
         return mean
 
 
@@ -110,28 +136,29 @@ def _with_numpy(
     out: NDArray[np.float32],
 ) -> None:
     height, width = out.shape[2:]
-    whole = mean.shape[1:] == (1, 1)
+    shared = mean.shape[1:] == (1, width)
     for image, (top, left, mirror), target in zip(images, places, out, strict=True):
         window = (slice(None), slice(top, top + height), slice(left, left + width))
-        np.subtract(image[window], mean if whole else mean[window], out=target, dtype=np.float32)
+        np.subtract(image[window], mean if shared else mean[window], out=target, dtype=np.float32)
         target *= scale
         if mirror:
             target[...] = target[:, :, ::-1].copy()
 
 
+def _describe(image: NDArray[Any]) -> tuple[int, int, int, int, int]:
+    """Address, strides in elements, and whether it is float32."""
+    size = image.itemsize
+    channel, row, column = image.strides
+    address: int = image.__array_interface__["data"][0]
+    return address, channel // size, row // size, column // size, int(size == 4)
+
+
 def _with_numba(
-    images: Sequence[NDArray[Any]],
-    places: Sequence[tuple[int, int, int]],
+    table: NDArray[np.int64],
+    places: NDArray[np.int64],
     mean: NDArray[np.float32],
     scale: np.float32,
     out: NDArray[np.float32],
 ) -> None:
     kernels = importlib.import_module("pycaffe_fire.data.kernels")
-    table = np.empty((len(images), 8), np.int64)
-    for i, (image, place) in enumerate(zip(images, places, strict=True)):
-        size = image.itemsize
-        channel, row, column = image.strides
-        address = image.__array_interface__["data"][0]
-        strides = channel // size, row // size, column // size
-        table[i] = (address, *strides, *place, size == 4)
-    kernels.transform_batch(table, mean, scale, out)
+    kernels.transform_batch(np.hstack((table, places)), mean, scale, out)

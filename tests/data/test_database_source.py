@@ -7,7 +7,7 @@ import pytest
 
 from pycaffe_fire import schema
 from pycaffe_fire.backend import random
-from pycaffe_fire.data.datum import encode_datum
+from pycaffe_fire.data.datum import encode_datum, parse_datum
 from pycaffe_fire.data.loader import Loader
 from pycaffe_fire.data.order import SequentialOrder, ShuffledOrder, leaf_samples, leaf_schedule
 from pycaffe_fire.data.source import DatabaseSource
@@ -97,3 +97,42 @@ def test_bad_records_are_named(tmp_path, transform_param):
             Transformer(transform_param(crop_size=9), True, 0),
             SequentialOrder(),
         )
+
+
+def test_labels_of_any_size(tmp_path, transform_param, monkeypatch):
+    labels = [-5, 0, 127, 128, 70_000, 2**31 - 1]
+    path = make(tmp_path / "a", [encode_datum(np.zeros((1, 4, 4), np.uint8), n) for n in labels])
+    plain = Transformer(transform_param(), False, 0)
+    source = DatabaseSource(path, "LMDB", plain, SequentialOrder())
+    for _ in range(2):
+        data, label = np.empty((6, 1, 4, 4), np.float32), np.empty(6, np.float32)
+        source.fill(range(6), data, label)
+        assert label.tolist() == [float(np.float32(n)) for n in labels]
+        monkeypatch.setattr(random, "numba", None)
+
+
+def test_the_fast_reader_agrees_with_the_general_one():
+    pytest.importorskip("numba")
+    from pycaffe_fire.data.kernels import find_pixels
+
+    rng = np.random.default_rng(4)
+    image = rng.integers(0, 256, (2, 3, 30), dtype=np.uint8)
+    whole = encode_datum(image, 300)
+    broken = [whole[:cut] for cut in range(len(whole))]
+    for _ in range(3000):
+        record = bytearray(whole)
+        record[rng.choice([*range(10), -1, -2, -3])] = rng.integers(256)
+        broken.append(bytes(record))
+    accepted = 0
+    for record in [whole, *broken]:
+        buffer = np.frombuffer(record + b"\x00" * 16, np.uint8)
+        addresses, label = np.zeros(1, np.int64), np.zeros(1, np.float32)
+        span = np.array([[buffer.ctypes.data, len(record)]])
+        if find_pixels(span, (2, 3, 30), addresses, label):
+            accepted += 1
+            datum = parse_datum(record, "r")
+            assert (datum.channels, datum.height, datum.width) == (2, 3, 30)
+            assert not datum.encoded and datum.label == label[0]
+            start = addresses[0] - buffer.ctypes.data
+            assert bytes(datum.data) == record[start : start + 180]
+    assert 1 < accepted < 2500
