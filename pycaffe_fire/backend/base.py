@@ -52,6 +52,26 @@ class Plan(ABC):
         """Write the input's gradient from the output's."""
 
 
+class PoolingPlan(Plan):
+    """Pooling, which may have to tell where each maximum came from."""
+
+    @property
+    def mask(self) -> Array:
+        """Each winner's index in its flattened image, if the plan was asked for it."""
+        raise NotImplementedError
+
+
+class JoinPlan(ABC):
+    """An op with several inputs and one output."""
+
+    @abstractmethod
+    def forward(self) -> None: ...
+
+    @abstractmethod
+    def backward(self, wanted: Sequence[bool]) -> None:
+        """Write the gradients of the inputs that want one."""
+
+
 class WeightedPlan(ABC):
     """An op with parameters. `backward` accumulates into parameter gradients, as Caffe does."""
 
@@ -134,8 +154,10 @@ class Backend(ABC):
         """y = x w^T + b with x flattened to (count before axis, count from axis on)."""  # fmt: skip
 
     @abstractmethod
-    def pooling(self, x: Blob, y: Blob, method: str, window: Window) -> Plan:
-        """MAX or AVE over 2 spatial axes, with Caffe's clipped windows."""
+    def pooling(
+        self, x: Blob, y: Blob, method: str, window: Window, mask: bool = False
+    ) -> PoolingPlan:
+        """MAX or AVE over 2 spatial axes, with Caffe's clipped windows; `mask` asks for one."""
 
     @abstractmethod
     def lrn(
@@ -152,8 +174,8 @@ class Backend(ABC):
         """y = x * scale where a uniform draw per element is >= ratio, else 0; may be in place."""
 
     @abstractmethod
-    def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> Plan:
-        """y = the xs one after the other; `backward` skips inputs listed in `plan.skip`."""
+    def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> JoinPlan:
+        """y = the xs one after the other."""
 
     @abstractmethod
     def add(self, parts: Sequence[Tensor], total: Tensor) -> Any:

@@ -35,17 +35,15 @@ def read_state(path: PathLike) -> SolverStateFile:
     """A .solverstate.h5."""
 
     def read(file: Any) -> SolverStateFile:
-        numbers = {
-            name: int(np.ravel(_child(file, name, h5py.Dataset, "a solver state")[()])[0])
+        iteration, step = (
+            int(np.ravel(_stored(_child(file, name, h5py.Dataset, "a solver state")))[0])
             for name in ("iter", "current_step")
-        }
-        history = _arrays(_child(file, "history", h5py.Group, "a solver state"))
-        net = file["learned_net"][()] if "learned_net" in file else b""
-        extra = bytes(file["fire_extra"][()]) if "fire_extra" in file else b""
-        learned_net = net.decode("utf-8", "replace") if isinstance(net, bytes) else str(net)
-        return SolverStateFile(
-            numbers["iter"], learned_net, history, numbers["current_step"], extra
         )
+        history = _arrays(_child(file, "history", h5py.Group, "a solver state"))
+        net = _stored(file["learned_net"]) if "learned_net" in file else b""
+        learned_net = net.decode("utf-8", "replace") if isinstance(net, bytes) else str(net)
+        extra = bytes(_stored(file["fire_extra"])) if "fire_extra" in file else b""
+        return SolverStateFile(iteration, learned_net, history, step, extra)
 
     return _opened(path, read)
 
@@ -122,16 +120,16 @@ def _arrays(group: Any) -> list[Floats]:
     missing: Floats = np.empty(0, np.float32)
     arrays = [missing] * (indices[-1] + 1 if indices else 0)
     for i in indices:
-        arrays[i] = _array(group[str(i)])
+        arrays[i] = np.asarray(_stored(group[str(i)]), np.float32)
     return arrays
 
 
-def _array(dataset: Any) -> Floats:
-    """A dataset as float32; what it claims to hold must be in the file before room is made."""
+def _stored(dataset: Any) -> Any:
+    """A dataset's value; what it claims to hold must be in the file before room is made."""
     stored = dataset.id.get_storage_size() * (_BEST_COMPRESSION if dataset.chunks else 1)
     if dataset.size * dataset.dtype.itemsize > stored:
-        raise WeightsError(f'"{dataset.name}" claims more numbers than the file holds')
-    return np.asarray(dataset[()], np.float32)
+        raise WeightsError(f'"{dataset.name}" claims more than the file holds')
+    return dataset[()]
 
 
 def _write_arrays(group: Any, arrays: list[Floats]) -> None:

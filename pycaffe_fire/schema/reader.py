@@ -15,9 +15,13 @@ from pycaffe_fire.schema.tokens import Source, Token, unquote
 from pycaffe_fire.schema.upgrade import upgrade_net, upgrade_solver
 
 _MAX_FLOAT = float.fromhex("0x1.fffffep127")
-# Files of these two are easily given for each other.
-_CONFUSED = {"caffe.NetParameter": "caffe.SolverParameter"}
-_CONFUSED |= {solver: net for net, solver in _CONFUSED.items()}
+# Messages whose fields end up in one another, and what to say then.
+_CONFUSED = {
+    "caffe.NetParameter": ("caffe.SolverParameter", "this looks like a solver prototxt"),
+    "caffe.SolverParameter": ("caffe.NetParameter", "this looks like a net prototxt"),
+    "caffe.V1LayerParameter": ("caffe.LayerParameter", '"layers" is the old form; write "layer"'),
+    "caffe.LayerParameter": ("caffe.V1LayerParameter", 'only the old "layers" form has it'),
+}
 _INTEGERS = {
     "int32": (-(2**31), 2**31 - 1),
     "int64": (-(2**63), 2**63 - 1),
@@ -158,9 +162,9 @@ class _Parser:
         field = FIELDS[kind].get(token.text)
         if field is None:
             hint = did_you_mean(token.text, list(FIELDS[kind]))
-            other = _CONFUSED.get(kind, "")
+            other, advice = _CONFUSED.get(kind, ("", ""))
             if token.text in FIELDS.get(other, {}):
-                hint = f"; this looks like a {_short(other)} prototxt"
+                hint = f"; {advice}"
             raise self._error(token, f'{_short(kind)} has no field "{token}"{hint}')
         return field
 

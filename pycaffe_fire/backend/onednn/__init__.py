@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...blob import Blob
-from ..base import MaskedPlan, Plan, WeightedPlan, Window
+from ..base import JoinPlan, MaskedPlan, Plan, PoolingPlan, WeightedPlan, Window
 from ..numpy import NumPyBackend
 from ..tensor import Array, Tensor
 from .activation import ReLU
@@ -110,9 +110,11 @@ class OneDNNBackend(NumPyBackend):
             return super().inner_product(x, w, b, y, axis, transpose, relu)
         return InnerProduct(self, x, w, b, y, axis, transpose, relu)
 
-    def pooling(self, x: Blob, y: Blob, method: str, window: Window) -> Plan:
-        if 0 in x.shape:
-            return super().pooling(x, y, method, window)
+    def pooling(
+        self, x: Blob, y: Blob, method: str, window: Window, mask: bool = False
+    ) -> PoolingPlan:
+        if mask or 0 in x.shape:
+            return super().pooling(x, y, method, window, mask)
         return Pooling(self, x, y, method, window)
 
     def lrn(
@@ -132,7 +134,7 @@ class OneDNNBackend(NumPyBackend):
             return super().dropout(x, y, ratio, scale)
         return Dropout(self, x, y, ratio, scale)
 
-    def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> Plan:
+    def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> JoinPlan:
         if any(0 in x.shape for x in xs):
             return super().concat(xs, y, axis)
         return Concat(self, xs, y, axis)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...blob import Blob
 from ...errors import BackendError
-from ..base import Plan
+from ..base import JoinPlan
 from .library import MULTIPLE_SOURCE, handles
 from .memory import Argument, Descriptor, Program
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from . import OneDNNBackend
 
 
-class Concat(Plan):
+class Concat(JoinPlan):
     """The output takes the layout that suits the inputs as they lie."""
 
     def __init__(self, backend: OneDNNBackend, xs: Sequence[Blob], y: Blob, axis: int) -> None:
@@ -35,15 +35,14 @@ class Concat(Plan):
         self._forward = Program(backend)
         self._forward.add(made, {**arguments, "dst": y.value})
         self._backward: dict[int, Program] = {}
-        self.skip: set[int] = set()
 
     def forward(self) -> None:
         self._forward.run()
 
-    def backward(self) -> None:
+    def backward(self, wanted: Sequence[bool]) -> None:
         offset = 0
         for i, x in enumerate(self.xs):
-            if i not in self.skip:
+            if wanted[i]:
                 if i not in self._backward:
                     self._backward[i] = self._part_program(x, offset)
                 self._backward[i].run()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...blob import Blob
-from ..base import Plan, Window
+from ..base import PoolingPlan, Window
 from ..windows import divisors
 from .library import (
     BINARY_MULTIPLY,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from . import OneDNNBackend
 
 
-class Pooling(Plan):
+class Pooling(PoolingPlan):
     """AVE divides by the window clipped at the padded border, which oneDNN cannot say in general.
 
     Without padding that is its exclude-padding mode, with windows inside the padded image its

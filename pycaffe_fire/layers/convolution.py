@@ -1,0 +1,161 @@
+"""Convolution and Deconvolution in any number of spatial axes, with groups and dilation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from ..backend.base import WeightedPlan, Window
+from ..blob import Blob
+from .base import Layer, register_layer
+
+
+@register_layer("Convolution")
+class Convolution(Layer):
+    """top = bottom * weights + bias; several bottoms share the weights."""
+
+    bottoms = (1, None)
+    tops = (1, None)
+    equal_counts = True
+    fuses_relu = True
+    transposed = False
+
+    def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        param = self.param.convolution_param
+        self._axis = self.axis(bottom[0], param.axis)
+        spatial = len(bottom[0].shape) - self._axis - 1
+        if spatial < 1:
+            self.fail(f"needs at least one axis behind axis {self._axis}, got {self._say(bottom)}")
+        self._window = self._read_window(spatial)
+        self._groups, self._outputs = param.group, param.num_output
+        channels = bottom[0].shape[self._axis]
+        self._channels = channels
+        if self._outputs < 1:
+            self.fail("num_output must be at least 1")
+        if self._groups < 1 or channels % self._groups or self._outputs % self._groups:
+            self.fail(
+                f"group {self._groups} must divide the {channels} input channels and "
+                f"num_output {self._outputs}"
+            )
+        first, second = self._outputs, channels
+        if self.transposed:
+            first, second = second, first
+        shape = (first, second // self._groups, *self._window.kernel)
+        self.add_param(shape, param.weight_filler)
+        if param.bias_term:
+            self.add_param((self._outputs,), param.bias_filler)
+
+    def _say(self, bottom: Sequence[Blob]) -> str:
+        return f"{list(bottom[0].shape)}"
+
+    def _read_window(self, spatial: int) -> Window:
+        def read(field: str, default: int | None, least: int) -> tuple[int, ...]:
+            values = self._per_axis(field, default, spatial)
+            if min(values) < least:
+                self.fail(f"{field} must be at least {least}, got {list(values)}")
+            return values
+
+        return Window(
+            read("kernel_size", None, 1), read("stride", 1, 1), read("pad", 0, 0),
+            read("dilation", 1, 1),
+        )  # fmt: skip
+
+    def _per_axis(self, field: str, default: int | None, spatial: int) -> tuple[int, ...]:
+        """A repeated field, its _h/_w form, or the default; once for all axes or once per axis."""
+        param = self.param.convolution_param
+        stem = field.removesuffix("_size")
+        given = list(getattr(param, field))
+        if field != "dilation" and (param.HasField(f"{stem}_h") or param.HasField(f"{stem}_w")):
+            if given or spatial != 2:
+                self.fail(f"give either {field} or {stem}_h and {stem}_w (2-D only)")
+            return (getattr(param, f"{stem}_h"), getattr(param, f"{stem}_w"))
+        if not given:
+            if default is None:
+                self.fail(f"needs {field}")
+            given = [default]
+        if len(given) not in (1, spatial):
+            self.fail(f"{field} must be given once or {spatial} times, got {len(given)}")
+        return tuple(given if len(given) == spatial else given * spatial)
+
+    def output_size(self, size: int, axis: int) -> int:
+        win = self._window
+        extent = win.dilation[axis] * (win.kernel[axis] - 1) + 1
+        return (size + 2 * win.pad[axis] - extent) // win.stride[axis] + 1
+
+    def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        at = self._axis
+        self._plans: list[tuple[WeightedPlan, Folded | None]] = []
+        for x, y in zip(bottom, top, strict=True):
+            if x.shape[1:] != bottom[0].shape[1:] and x.shape != bottom[0].shape:
+                self.fail(f"all bottoms must have one shape, got {[list(b.shape) for b in bottom]}")
+            if x.shape[at] != self._channels:
+                self.fail(f"its weights expect {self._channels} channels, got {self._say([x])}")
+            spatial = [self.output_size(s, i) for i, s in enumerate(x.shape[at + 1 :])]
+            if min(spatial) < 1:
+                self.fail(
+                    f"kernel {list(self._window.kernel)} does not fit into the padded bottom "
+                    f"{list(x.shape)}"
+                )
+            y.reshape(*x.shape[:at], self._outputs, *spatial)
+            folded = None if at == 1 else Folded(x, y, at)
+            inner = (folded.x, folded.y) if folded else (x, y)
+            self._plans.append((self._plan(*inner), folded))
+
+    def _plan(self, x: Blob, y: Blob) -> WeightedPlan:
+        bias = self.blobs[1] if len(self.blobs) > 1 else None
+        return self.backend.convolution(
+            x, self.blobs[0], bias, y, self._window, self._groups, self.fused_relu, self.transposed
+        )
+
+    def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        for plan, folded in self._plans:
+            if folded:
+                folded.before_forward()
+            plan.forward(self.activate)
+            if folded:
+                folded.after_forward()
+
+    def backward(
+        self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
+    ) -> None:
+        weights, bias = (*self.param_propagate_down, False)[:2]
+        for (plan, folded), down in zip(self._plans, propagate_down, strict=True):
+            if folded:
+                folded.before_backward()
+            plan.backward(down, weights, bias)
+            if folded and down:
+                folded.after_backward()
+
+
+@register_layer("Deconvolution")
+class Deconvolution(Convolution):
+    """The transpose of a convolution: its backward pass run forward."""
+
+    transposed = True
+
+    def output_size(self, size: int, axis: int) -> int:
+        win = self._window
+        extent = win.dilation[axis] * (win.kernel[axis] - 1) + 1
+        return win.stride[axis] * (size - 1) + extent - 2 * win.pad[axis]
+
+
+class Folded:
+    """Copies with all axes before the channels folded into one, for a channel axis other than 1."""
+
+    def __init__(self, x: Blob, y: Blob, axis: int) -> None:
+        self.outer = (x, y)
+        self.x, self.y = (
+            Blob(b.backend, (prod(b.shape[:axis]), *b.shape[axis:]), b.name) for b in (x, y)
+        )
+
+    def before_forward(self) -> None:
+        self.x.data[...] = self.outer[0].data.reshape(self.x.shape)
+
+    def after_forward(self) -> None:
+        self.outer[1].data[...] = self.y.data.reshape(self.outer[1].shape)
+
+    def before_backward(self) -> None:
+        self.y.diff[...] = self.outer[1].diff.reshape(self.y.shape)
+
+    def after_backward(self) -> None:
+        self.outer[0].diff[...] = self.x.diff.reshape(self.outer[0].shape)

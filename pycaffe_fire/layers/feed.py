@@ -1,0 +1,65 @@
+"""What data layers share: a prefetching loader whose buffers become the tops without a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..backend import available_cores
+from ..backend.tensor import NATIVE
+from ..blob import Blob
+from ..data.loader import Loader, Source
+from ..data.order import leaf_schedule
+from ..errors import DataError
+from .base import Layer
+
+LOADER_THREADS = 2
+
+
+class Feed(Layer):
+    """Base of data layers: `start` a loader in setup, and `forward` follows the context."""
+
+    bottoms = (0, 0)
+    tops = (1, None)
+
+    def start(self, source: Source, batch_size: int, depth: int, top: Sequence[Blob]) -> None:
+        """Shape the tops for one leaf of a global batch and prepare to feed them."""
+        ctx = self.context
+        if batch_size < 1:
+            self.fail(f"batch_size must be at least 1, got {batch_size}")
+        if batch_size % ctx.leaves:
+            self.fail(
+                f"batch_size {batch_size} cannot be cut into {ctx.leaves} equal leaves; change "
+                f"batch_size or --leaves"
+            )
+        size = batch_size // ctx.leaves
+        shapes = list(source.shapes)[: len(top)]
+        for blob, shape in zip(top, shapes, strict=True):
+            blob.reshape(size, *shape)
+        schedule = leaf_schedule(batch_size, ctx.leaves, ctx.own_leaves)
+        threads = min(LOADER_THREADS, available_cores())
+        self._loader = Loader(source, schedule, size, depth, threads)
+        self._expected = (0, ctx.own_leaves[0])
+
+    def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        ctx = self.context
+        if (ctx.step, ctx.leaf) != self._expected:
+            self._loader.seek(ctx.step)
+        own = ctx.own_leaves
+        at = own.index(ctx.leaf) + 1
+        self._expected = (ctx.step, own[at]) if at < len(own) else (ctx.step + 1, own[0])
+        try:
+            batch = self._loader.next()
+        except DataError as error:
+            raise DataError(f'layer "{self.name}" ({self.type}): {error}') from error
+        for blob, array in zip(top, batch.arrays, strict=False):
+            blob.value.bind(array.reshape(-1))
+            blob.value.fresh = NATIVE
+
+    @property
+    def wait_seconds(self) -> float:
+        """Time spent waiting for data since the start."""
+        return self._loader.wait_seconds
+
+    def close(self) -> None:
+        if hasattr(self, "_loader"):
+            self._loader.close()

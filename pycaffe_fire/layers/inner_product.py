@@ -1,0 +1,49 @@
+"""InnerProduct: a fully connected layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from ..blob import Blob
+from .base import Layer, register_layer
+
+
+@register_layer("InnerProduct")
+class InnerProduct(Layer):
+    """top = bottom weights^T + bias, with the bottom flattened from `axis` on."""
+
+    fuses_relu = True
+
+    def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        param = self.param.inner_product_param
+        self._axis = self.axis(bottom[0], param.axis)
+        self._inputs = prod(bottom[0].shape[self._axis :])
+        if param.num_output < 1:
+            self.fail("num_output must be at least 1")
+        shape = (param.num_output, self._inputs)
+        self.add_param(shape[::-1] if param.transpose else shape, param.weight_filler)
+        if param.bias_term:
+            self.add_param((param.num_output,), param.bias_filler)
+
+    def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        param, shape = self.param.inner_product_param, bottom[0].shape
+        if prod(shape[self._axis :]) != self._inputs:
+            self.fail(
+                f"its weights expect {self._inputs} inputs from axis {self._axis} on, got "
+                f"{prod(shape[self._axis :])} (bottom {list(shape)})"
+            )
+        top[0].reshape(*shape[: self._axis], param.num_output)
+        bias = self.blobs[1] if len(self.blobs) > 1 else None
+        self._plan = self.backend.inner_product(
+            bottom[0], self.blobs[0], bias, top[0], self._axis, param.transpose, self.fused_relu
+        )
+
+    def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self._plan.forward(self.activate)
+
+    def backward(
+        self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
+    ) -> None:
+        weights, bias = (*self.param_propagate_down, False)[:2]
+        self._plan.backward(propagate_down[0], weights, bias)

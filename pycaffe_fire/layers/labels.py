@@ -1,0 +1,64 @@
+"""What layers with class labels share: reading them, ignoring some, and normalising a loss."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..blob import Blob
+from .base import Layer
+
+FULL, VALID, BATCH_SIZE, NONE = 0, 1, 2, 3
+
+
+class Labels:
+    """Integer labels of a (outer, classes, inner) score array, read for one pass."""
+
+    def __init__(self, layer: Layer, scores: Blob, labels: Blob, axis: int) -> None:
+        shape = scores.shape
+        self.classes = shape[axis]
+        self.outer, self.inner = prod(shape[:axis]), prod(shape[axis + 1 :])
+        self._layer, self._blob = layer, labels
+        if labels.count != self.outer * self.inner:
+            layer.fail(
+                f'needs one label per prediction: scores "{scores.name}" {list(shape)} with '
+                f'classes on axis {axis} want {self.outer * self.inner}, blob "{labels.name}" '
+                f"{list(labels.shape)} has {labels.count}"
+            )
+
+    def read(self, ignore: int | None) -> tuple[Any, Any]:
+        """(labels, valid) of shape (outer, inner); ignored ones are read as class 0, not valid."""
+        xp = self._layer.xp
+        labels = self._blob.data.astype(np.int64).reshape(self.outer, self.inner)
+        valid = xp.ones(labels.shape, bool) if ignore is None else labels != ignore
+        bad = valid & ((labels < 0) | (labels >= self.classes))
+        if bad.any():
+            outer, inner = (int(i[0]) for i in xp.nonzero(bad))
+            place = f", position {inner}" if self.inner > 1 else ""
+            self._layer.fail(
+                f'label {int(labels[outer, inner])} of sample {outer}{place} in blob '
+                f'"{self._blob.name}" is not a class: there are {self.classes} (0 to '
+                f"{self.classes - 1})"
+            )
+        return xp.where(valid, labels, 0), valid
+
+
+def normalization_mode(loss_param: Any) -> int:
+    """The mode, also from the old `normalize` flag."""
+    if not loss_param.HasField("normalization") and loss_param.HasField("normalize"):
+        return VALID if loss_param.normalize else BATCH_SIZE
+    return int(loss_param.normalization)
+
+
+def normalizer(mode: int, outer: int, inner: int, valid: int) -> float:
+    """What a summed loss is divided by; never less than 1, so an all-ignored batch is no error."""
+    counts = {FULL: outer * inner, VALID: valid, BATCH_SIZE: outer, NONE: 1}
+    return float(max(1, counts[mode]))
+
+
+def ignore_label(param: Any) -> int | None:
+    return int(param.ignore_label) if param.HasField("ignore_label") else None
+
+

@@ -1,0 +1,92 @@
+"""Pooling: MAX and AVE over windows that may hang over the border."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .. import schema
+from ..backend.base import Window
+from ..blob import Blob
+from .base import Layer, register_layer
+
+
+@register_layer("Pooling")
+class Pooling(Layer):
+    """Output sizes round up unless round_mode says FLOOR; a second top of MAX holds the winners."""
+
+    tops = (1, 2)
+
+    def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        param = self.param.pooling_param
+        self._method = schema.PoolingParameter.PoolMethod.Name(param.pool)
+        if len(top) > 1 and self._method != "MAX":
+            self.fail("only MAX pooling has a second top (the mask)")
+        if param.global_pooling:
+            if any(param.HasField(f) for f in ("kernel_size", "kernel_h", "kernel_w")):
+                self.fail("global_pooling takes its kernel from the bottom; remove the kernel size")
+            if any(self._pair("pad", 0)) or self._pair("stride", 1) != (1, 1):
+                self.fail("global_pooling goes with pad 0 and stride 1 only")
+            return
+        kernel, pad = self._pair("kernel_size", None), self._pair("pad", 0)
+        if min(kernel) < 1:
+            self.fail(f"kernel_size must be at least 1, got {list(kernel)}")
+        if min(self._pair("stride", 1)) < 1:
+            self.fail(f"stride must be at least 1, got {list(self._pair('stride', 1))}")
+        if any(p >= k for p, k in zip(pad, kernel, strict=True)):
+            self.fail(f"pad {list(pad)} must be smaller than the kernel {list(kernel)}")
+
+    def _pair(self, field: str, default: int | None) -> tuple[int, int]:
+        """A field or its _h/_w form."""
+        param = self.param.pooling_param
+        stem = field.removesuffix("_size")
+        if param.HasField(f"{stem}_h") or param.HasField(f"{stem}_w"):
+            if param.HasField(field):
+                self.fail(f"give either {field} or {stem}_h and {stem}_w")
+            return (getattr(param, f"{stem}_h"), getattr(param, f"{stem}_w"))
+        if not param.HasField(field):
+            if default is None:
+                self.fail(f"needs {field}, {stem}_h and {stem}_w, or global_pooling")
+            return (default, default)
+        return (getattr(param, field),) * 2
+
+    def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        shape = bottom[0].shape
+        if len(shape) != 4:
+            self.fail(f"needs a bottom with 4 axes (num, channels, height, width), got {[*shape]}")
+        window = self._window(shape)
+        sizes = [self._output_size(shape[2 + i], i, window) for i in range(2)]
+        if min(sizes) < 1:
+            self.fail(f"kernel {list(window.kernel)} does not fit into the bottom {list(shape)}")
+        for blob in top:
+            blob.reshape(*shape[:2], *sizes)
+        self._plan = self.backend.pooling(
+            bottom[0], top[0], self._method, window, mask=len(top) > 1
+        )
+
+    def _window(self, shape: tuple[int, ...]) -> Window:
+        if self.param.pooling_param.global_pooling:
+            return Window(shape[2:], (1, 1), (0, 0), (1, 1))
+        kernel, stride = self._pair("kernel_size", None), self._pair("stride", 1)
+        return Window(kernel, stride, self._pair("pad", 0), (1, 1))
+
+    def _output_size(self, size: int, axis: int, window: Window) -> int:
+        kernel, stride, pad = window.kernel[axis], window.stride[axis], window.pad[axis]
+        room = size + 2 * pad - kernel
+        if self.param.pooling_param.round_mode == schema.PoolingParameter.FLOOR:
+            outputs = room // stride + 1
+        else:
+            outputs = -(-room // stride) + 1
+        if pad and (outputs - 1) * stride >= size + pad:
+            outputs -= 1  # the last window would start beyond the image
+        return outputs
+
+    def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self._plan.forward()
+        if len(top) > 1:
+            top[1].data[...] = self._plan.mask
+
+    def backward(
+        self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
+    ) -> None:
+        if propagate_down[0]:
+            self._plan.backward()

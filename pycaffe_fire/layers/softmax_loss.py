@@ -1,0 +1,54 @@
+"""SoftmaxWithLoss: multinomial logistic loss of a softmax, computed together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..blob import Blob
+from .base import Loss, register_layer
+from .labels import Labels, ignore_label, normalization_mode, normalizer
+from .softmax import softmax
+
+
+@register_layer("SoftmaxWithLoss")
+class SoftmaxWithLoss(Loss):
+    """loss = -sum of log softmax(x)[label] / normaliser; a second top holds the softmax."""
+
+    tops = (1, 2)
+
+    def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        super().reshape(bottom, top)
+        self._axis = self.axis(bottom[0], self.param.softmax_param.axis, "softmax_param.axis")
+        self._labels = Labels(self, bottom[0], bottom[1], self._axis)
+        self._mode = normalization_mode(self.param.loss_param)
+        if len(top) > 1:
+            top[1].reshape_like(bottom[0])
+
+    def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        xp, read = self.xp, self._labels
+        self._prob = softmax(xp, bottom[0].data, self._axis)
+        self._classes, self._valid = read.read(ignore_label(self.param.loss_param))
+        prob = self._prob.reshape(read.outer, read.classes, read.inner)
+        picked = xp.take_along_axis(prob, self._classes[:, None, :], axis=1)[:, 0, :]
+        losses = -xp.log(xp.maximum(picked, np.finfo(np.float32).tiny))
+        self._normalizer = normalizer(self._mode, read.outer, read.inner, int(self._valid.sum()))
+        top[0].data[...] = xp.where(self._valid, losses, 0).sum() / self._normalizer
+        if len(top) > 1:
+            top[1].data[...] = self._prob
+
+    def backward(
+        self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
+    ) -> None:
+        self.check_propagation(propagate_down)
+        if not propagate_down[0]:
+            return
+        xp, read = self.xp, self._labels
+        grad = self._prob.reshape(read.outer, read.classes, read.inner).copy()
+        at = self._classes[:, None, :]
+        picked = xp.take_along_axis(grad, at, axis=1)
+        xp.put_along_axis(grad, at, picked - 1, axis=1)
+        scale = top[0].diff / np.asarray(self._normalizer, grad.dtype)
+        grad *= xp.where(self._valid, scale, 0).astype(grad.dtype)[:, None, :]
+        bottom[0].diff[...] = grad.reshape(bottom[0].shape)
