@@ -64,7 +64,9 @@ def test_nan_bom_crlf_and_foreign_comments(tmp_path: Path) -> None:
 WRONG = [
     ('nam: "x"', '1:1: NetParameter has no field "nam" (did you mean "name"?); in: nam: "x"'),
     ('name: "x"\n  layer { nme: "y" }', '2:11: LayerParameter has no field "nme" (did you mean'),
-    ("base_lr: 0.1", "this looks like a SolverParameter prototxt"),
+    ("base_lr: 0.1", "this looks like a solver prototxt"),
+    ("layers { scale_param { } }", '"layers" is the old form; write "layer"'),
+    ("layer { blobs_lr: 1 }", 'only the old "layers" form has it'),
     (
         "layer { pooling_param { pool: AVERAGE } }",
         '1:31: "pool" has no value AVERAGE (did you mean "AVE"?); known: MAX, AVE, STOCHASTIC',
