@@ -29,6 +29,8 @@ _V1_LAYER = {"layer": 1, "name": 4, "type": 5, "blobs": 6}
 _V0_LAYER = {"name": 1, "type": 2, "blobs": 50}
 _STATE = {"iter": 1, "learned_net": 2, "history": 3, "current_step": 4, "fire_extra": 20000}
 
+_NO_WEIGHTS = LayerWeights("", "", [])
+
 T = TypeVar("T")
 PathLike = str | os.PathLike[str]
 Spans = dict[str, list[tuple[int, int]]]
@@ -49,7 +51,7 @@ def read_blob(path: PathLike) -> Floats:
     return _mapped(path, "BlobProto", lambda data: wire.blob(data, 0, len(data)))
 
 
-def write_weights(path: PathLike, net: Any, by_name: dict[str, LayerWeights]) -> None:
+def write_weights(path: PathLike, net: Any, by_name: dict[str, LayerWeights], diffs: bool) -> None:
     """Writes the net as a .caffemodel, each layer with the blobs given under its name."""
     head = type(net)()
     head.CopyFrom(net)
@@ -62,9 +64,9 @@ def write_weights(path: PathLike, net: Any, by_name: dict[str, LayerWeights]) ->
         bare.ClearField("blobs")
         parts = Parts()
         parts.add(bare.SerializeToString())
-        weights = by_name.get(layer.name)
-        for i, array in enumerate(weights.blobs if weights else ()):
-            diff = weights.diffs[i] if weights and weights.diffs else None
+        weights = by_name.get(layer.name, _NO_WEIGHTS)
+        for i, array in enumerate(weights.blobs):
+            diff = weights.diffs[i] if diffs else None
             parts.add_message(_LAYER["blobs"], wire.blob_parts(array, diff))
         message.add_message(_NET["layer"], parts)
     _write(path, message)

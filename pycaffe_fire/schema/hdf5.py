@@ -48,14 +48,14 @@ def read_state(path: PathLike) -> SolverStateFile:
     return _opened(path, read)
 
 
-def write_weights(path: PathLike, layers: list[LayerWeights]) -> None:
+def write_weights(path: PathLike, layers: list[LayerWeights], diffs: bool) -> None:
     """Writes a .caffemodel.h5; every layer has a group, as in Caffe."""
     with replacing(path, WeightsError) as temporary, h5py.File(temporary, "w") as file:
         file.create_group("data")
         for layer in layers:
             try:
                 _write_arrays(file.require_group(f"data/{layer.name}"), layer.blobs)
-                if layer.diffs:
+                if diffs:
                     _write_arrays(file.require_group(f"diff/{layer.name}"), layer.diffs)
             except (ValueError, TypeError):
                 raise WeightsError(

@@ -65,13 +65,10 @@ def layer_lines(text: str) -> dict[str, list[int]]:
     return lines
 
 
-def locate(path: str | os.PathLike[str], layer_name: str) -> str:
-    """`file:line` of a layer for use in errors, or just the file where it cannot be found."""
-    try:
-        lines = layer_lines(read_text(path)).get(layer_name)
-    except PrototxtError:
-        lines = None
-    return f"{os.fspath(path)}:{lines[0]}" if lines else os.fspath(path)
+def locate(path: str | os.PathLike[str], layer_name: str) -> int | None:
+    """The line of a file on which a layer of this name first starts, for use in errors."""
+    lines = layer_lines(read_text(path)).get(layer_name)
+    return lines[0] if lines else None
 
 
 def read_text(path: str | os.PathLike[str]) -> str:

@@ -10,7 +10,7 @@ from pycaffe_fire.schema.wire import Floats
 @dataclass
 class LayerWeights:
     """One layer's parameter blobs, float32. HDF5 files give no type, and leave out blobs that
-    belong to another layer: those are arrays of size 0. Diffs are written if given, never read."""
+    belong to another layer: those are arrays of size 0. Diffs can be written, but are not read."""
 
     name: str
     type: str

@@ -45,25 +45,27 @@ def read_state(path: str | PathLike[str]) -> SolverStateFile:
     return binary.read_state(path)
 
 
-def write_weights(path: str | PathLike[str], net: Any, layers: list[LayerWeights]) -> None:
-    """Writes the net's layers, each with the blobs (and diffs) given under its name, completely
-    or not at all. Blobs in `net` itself are not looked at."""
+def write_weights(
+    path: str | PathLike[str], net: Any, layers: list[LayerWeights], diffs: bool = False
+) -> None:
+    """Writes the net's layers, each with the blobs given under its name and, if asked, their
+    diffs; completely or not at all. Blobs in `net` itself are not looked at."""
     by_name = {layer.name: layer for layer in layers}
     unknown = by_name.keys() - {layer.name for layer in net.layer}
     if unknown:
         names = ", ".join(sorted(unknown))
         raise WeightsError(f"{fspath(path)}: weights for layers the net does not have: {names}")
     for layer in layers:
-        if layer.diffs and len(layer.diffs) != len(layer.blobs):
+        if diffs and len(layer.diffs) != len(layer.blobs):
             counts = f"{len(layer.blobs)} blobs and {len(layer.diffs)} diffs"
             raise WeightsError(f'{fspath(path)}: layer "{layer.name}" has {counts}')
     if fspath(path).endswith(".h5"):
         from pycaffe_fire.schema import hdf5
 
         blank = [LayerWeights(layer.name, layer.type, []) for layer in net.layer]
-        hdf5.write_weights(path, [by_name.get(layer.name, layer) for layer in blank])
+        hdf5.write_weights(path, [by_name.get(layer.name, layer) for layer in blank], diffs)
         return
-    binary.write_weights(path, net, by_name)
+    binary.write_weights(path, net, by_name, diffs)
 
 
 def write_state(path: str | PathLike[str], state: SolverStateFile) -> None:

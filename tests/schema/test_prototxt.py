@@ -179,8 +179,8 @@ def test_layer_lines(tmp_path: Path) -> None:
     }
     path = tmp_path / "net.prototxt"
     path.write_text(text)
-    assert schema.locate(path, "ip") == f"{path}:6"
-    assert schema.locate(path, "nobody") == str(path)
+    assert schema.locate(path, "ip") == 6
+    assert schema.locate(path, "nobody") is None
 
 
 def test_fork_and_popular_prototxts_parse() -> None:

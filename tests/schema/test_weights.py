@@ -141,13 +141,15 @@ def test_odd_arrays(tmp_path: Path, suffix: str) -> None:
         assert same(read[name], [np.asarray(b, np.float32) for b in blobs])
 
 
-def test_diffs_are_written(tmp_path: Path) -> None:
+def test_diffs_are_written_if_asked(tmp_path: Path) -> None:
     net = schema.NetParameter()
     net.layer.add(name="a")
     given = [LayerWeights("a", "", [np.float32([1, 2])], [np.float32([3, 4])])]
     schema.write_weights(tmp_path / "n.caffemodel", net, given)
+    assert not caffes(tmp_path / "n.caffemodel", "NetParameter").layer[0].blobs[0].diff
+    schema.write_weights(tmp_path / "n.caffemodel", net, given, diffs=True)
     assert list(caffes(tmp_path / "n.caffemodel", "NetParameter").layer[0].blobs[0].diff) == [3, 4]
-    schema.write_weights(tmp_path / "n.h5", net, given)
+    schema.write_weights(tmp_path / "n.h5", net, given, diffs=True)
     with h5py.File(tmp_path / "n.h5") as file:
         assert file["diff/a/0"][()].tolist() == [3, 4]
     assert same(schema.read_weights(tmp_path / "n.h5")[0].blobs, given[0].blobs)
