@@ -137,8 +137,15 @@ class Backend(ABC):
 
     @abstractmethod
     def convolution(
-        self, x: Blob, w: Blob, b: Blob | None, y: Blob, window: Window, groups: int,
-        relu: float | None = None, transposed: bool = False,
+        self,
+        x: Blob,
+        w: Blob,
+        b: Blob | None,
+        y: Blob,
+        window: Window,
+        groups: int,
+        relu: float | None = None,
+        transposed: bool = False,
     ) -> WeightedPlan:
         """y = x * w + b over 1 to 3 spatial axes, then ReLU with slope `relu` if given.
 
@@ -148,7 +155,13 @@ class Backend(ABC):
 
     @abstractmethod
     def inner_product(
-        self, x: Blob, w: Blob, b: Blob | None, y: Blob, axis: int, transpose: bool,
+        self,
+        x: Blob,
+        w: Blob,
+        b: Blob | None,
+        y: Blob,
+        axis: int,
+        transpose: bool,
         relu: float | None = None,
     ) -> WeightedPlan:
         """y = x w^T + b with x flattened to (count before axis, count from axis on)."""  # fmt: skip

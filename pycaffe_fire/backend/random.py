@@ -15,36 +15,19 @@ A device kernel that follows this table gives the same bits. Without numba, NumP
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import importlib
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-numba: Any = None
-with contextlib.suppress(ImportError):  # a Python newer than numba supports: slower, same bits
-    numba = importlib.import_module("numba")
-
-F = TypeVar("F", bound=Callable[..., Any])
+from . import compiled
+from .compiled import jit
 
 _M0, _M1 = 0xD2511F53, 0xCD9E8D57
 _W0, _W1 = 0x9E3779B9, 0xBB67AE85
 _LOW = 0xFFFFFFFF
 _TO_UNIT = np.float32(2.0**-24)
-
-
-def jit(function: F) -> F:
-    """Compile with numba (no GIL, cached on disk); the plain function where there is no numba."""
-    if numba is None:
-        return function
-    try:
-        compiled: F = numba.njit(nogil=True, cache=True)(function)
-    except RuntimeError:  # no folder to cache in: a read-only installation without a home
-        compiled = numba.njit(nogil=True)(function)
-    return compiled
 
 
 def key(seed: int, purpose: str) -> int:
@@ -113,7 +96,7 @@ def _bits_numpy(key: int, step: int, first: int, rows: int, n: int) -> NDArray[n
 
 def bits_batch(key: int, step: int, first_sample: int, rows: int, n: int) -> NDArray[np.uint32]:
     """(rows, n) words; row i is sample first_sample + i."""
-    if numba is None:
+    if compiled.numba is None:
         return np.ascontiguousarray(_bits_numpy(key, step, first_sample, rows, n))
     out = np.empty((rows, n), np.uint32)
     _bits_loop(np.uint64(key), np.uint64(step), np.uint64(first_sample), out)
@@ -127,7 +110,7 @@ def uniform_batch(
     rows = out.reshape(num_samples, n)
     if not np.shares_memory(rows, out):
         raise ValueError("uniform_batch needs an output that can be seen as (num_samples, n)")
-    if numba is None:
+    if compiled.numba is None:
         words = _bits_numpy(key, step, first_sample, num_samples, n)
         np.multiply((words >> 8).astype(np.float32), _TO_UNIT, out=rows)
     else:

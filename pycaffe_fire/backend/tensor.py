@@ -38,7 +38,7 @@ class Layout:
     @property
     def grid(self) -> tuple[int, int, int, int] | None:
         if len(self.shape) < 2:
-            return (1, 1, self.elements, 1)
+            return (*self.shape, 1, 1, 1, 1)[:4]
         return (self.shape[0], self.shape[1], prod(self.shape[2:]), 1)
 
     def __eq__(self, other: object) -> bool:
@@ -73,7 +73,7 @@ class Tensor:
         if self.layout.is_plain:
             self.sync()
             assert self.buffer is not None
-            return self.buffer[: self.layout.elements].reshape(self.shape)
+            return self.buffer[: prod(self.shape)].reshape(self.shape)
         plain = self._fresh_plain()
         self.fresh = PLAIN
         self.backend.exported.add(self)

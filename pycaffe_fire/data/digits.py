@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from pycaffe_fire.backend import random
+from pycaffe_fire.backend import compiled, random
 from pycaffe_fire.data.datum import encode_datum
 from pycaffe_fire.data.db import open_database
 from pycaffe_fire.data.glyphs import make_tables
@@ -72,7 +72,7 @@ def _spread(unit: NDArray[np.float64], limits: tuple[float, float]) -> NDArray[n
     return limits[0] + unit * (limits[1] - limits[0])
 
 
-@random.jit
+@compiled.jit
 def _draw_loop(ends: Any, radius: Any, out: Any) -> None:
     """out[i, y, x] = how much of the pixel the pen covers, 0 to 1."""
     n, size = out.shape[0], out.shape[1]
@@ -121,7 +121,7 @@ def render(split: str, first: int, count: int) -> tuple[NDArray[np.uint8], NDArr
         for i, limits in enumerate((_RADIUS, _PAPER, _INK, _NOISE))
     )
     cover = np.empty((count, SIZE, SIZE))
-    (_draw_loop if random.numba is not None else _draw_numpy)(ends, radius, cover)
+    (_draw_loop if compiled.numba is not None else _draw_numpy)(ends, radius, cover)
     grain = random.bits_batch(random.key(_SEED, f"digits {split} grain"), 0, first, count, SIZE**2)
     # The difference of two 16-bit halves: a triangular distribution around nothing.
     grain_value = ((grain >> 16).astype(np.float64) - (grain & 0xFFFF)) / 65536.0 * 255.0

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pycaffe_fire.backend import random
+from pycaffe_fire.backend import compiled
 from pycaffe_fire.data.datum import datum_image, parse_datum
 from pycaffe_fire.data.db import open_database
 from pycaffe_fire.data.order import Order
@@ -63,7 +63,7 @@ class DatabaseSource:
         if label is None:
             label = np.empty(len(samples), np.float32)
         records = self._order.records(samples, len(self._db)).tolist()
-        if random.numba is None or not self._fill_plain(records, samples, data, label):
+        if compiled.numba is None or not self._fill_plain(records, samples, data, label):
             self._fill_any(records, samples, data, label)
 
     def _fill_plain(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pycaffe_fire.backend import random
+from pycaffe_fire.backend import compiled, random
 from pycaffe_fire.errors import DataError
 from pycaffe_fire.schema import read_blob
 
@@ -82,7 +82,7 @@ class Transformer:
         sizes = np.array([image.shape[1:] for image in images], np.int64)
         places = self._places(samples, sizes, out)
         mean = self._mean_for(out)
-        if random.numba is None:
+        if compiled.numba is None:
             _with_numpy(images, places.tolist(), mean, self._scale, out)
         else:
             table = np.array([_describe(image) for image in images], np.int64)

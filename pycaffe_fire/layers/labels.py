@@ -38,7 +38,7 @@ class Labels:
             outer, inner = (int(i[0]) for i in xp.nonzero(bad))
             place = f", position {inner}" if self.inner > 1 else ""
             self._layer.fail(
-                f'label {int(labels[outer, inner])} of sample {outer}{place} in blob '
+                f"label {int(labels[outer, inner])} of sample {outer}{place} in blob "
                 f'"{self._blob.name}" is not a class: there are {self.classes} (0 to '
                 f"{self.classes - 1})"
             )
@@ -60,5 +60,3 @@ def normalizer(mode: int, outer: int, inner: int, valid: int) -> float:
 
 def ignore_label(param: Any) -> int | None:
     return int(param.ignore_label) if param.HasField("ignore_label") else None
-
-

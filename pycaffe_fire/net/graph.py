@@ -109,9 +109,7 @@ def _split_blob(layer: str, blob: str, index: int, number: int) -> str:
     return f"{_split_name(layer, blob, index)}_{number}"
 
 
-def _add_split(
-    net: Any, layer: str, blob: str, index: int, count: int, loss_weight: float
-) -> None:
+def _add_split(net: Any, layer: str, blob: str, index: int, count: int, loss_weight: float) -> None:
     split = net.layer.add()
     split.name, split.type = _split_name(layer, blob, index), "Split"
     split.bottom.append(blob)

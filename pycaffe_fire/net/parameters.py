@@ -94,4 +94,3 @@ class Parameters:
         tensor.bind(buffer[p.start : p.stop])
         tensor.fresh = NATIVE
         return tensor
-

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 
 
 class Sum:
-    """total = sum of parts; total may be the first part."""
+    """total = sum of parts; total may be one of them and then goes first, as oneDNN wants it."""
 
     def __init__(self, backend: OneDNNBackend, parts: Sequence[Tensor], total: Tensor) -> None:
         layout = total.layout
         assert isinstance(layout, Descriptor)
         self._program = Program(backend)
-        sources = [self._program.source(part, layout) for part in parts]
+        ordered = sorted(parts, key=lambda part: part is not total)
+        sources = [self._program.source(part, layout) for part in ordered]
         self._program.sum(sources, (total, layout))
 
     def __call__(self) -> None:

@@ -31,8 +31,9 @@ class InnerProduct(WeightedPlan):
         rows, inputs = prod(x.shape[:axis]), prod(x.shape[axis:])
         outputs = prod(w.shape) // inputs
         matrix = Descriptor.contiguous
-        self._x, self._y = matrix(self.library, (rows, inputs)), matrix(
-            self.library, (rows, outputs)
+        self._x, self._y = (
+            matrix(self.library, (rows, inputs)),
+            matrix(self.library, (rows, outputs)),
         )
         if transpose:
             self._w = Descriptor.strided(self.library, (outputs, inputs), (1, outputs))

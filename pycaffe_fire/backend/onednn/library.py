@@ -199,9 +199,7 @@ class Library:
 
     def query_descriptor(self, primitive_descriptor: int, what: str) -> int | None:
         """The memory descriptor a primitive chose for one argument, as a handle of our own."""
-        queried = self._lib.dnnl_primitive_desc_query_md(
-            primitive_descriptor, QUERY[what], 0
-        )
+        queried = self._lib.dnnl_primitive_desc_query_md(primitive_descriptor, QUERY[what], 0)
         if not queried or not self.size(queried):
             return None
         return self.new("memory_desc_clone", queried)

@@ -62,9 +62,7 @@ class Descriptor(Layout):
         return cls(library, shape, library.new("memory_desc_create_with_tag", *arguments))
 
     @classmethod
-    def strided(
-        cls, library: Library, shape: Sequence[int], strides: Sequence[int]
-    ) -> Descriptor:
+    def strided(cls, library: Library, shape: Sequence[int], strides: Sequence[int]) -> Descriptor:
         arguments = (len(shape), dims(shape), F32, dims(strides))
         return cls(library, shape, library.new("memory_desc_create_with_strides", *arguments))
 
