@@ -164,7 +164,7 @@ class Backend(ABC):
         transpose: bool,
         relu: float | None = None,
     ) -> WeightedPlan:
-        """y = x w^T + b with x flattened to (count before axis, count from axis on)."""  # fmt: skip
+        """y = x w^T + b with x flattened to (before axis, from axis on)."""  # fmt: skip
 
     @abstractmethod
     def pooling(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pycaffe_fire.backend import compiled, random
+from pycaffe_fire.backend import random
 
 # (counter words, key words, output words) of Philox4x32-10 from the Random123 answer file.
 KNOWN = [
@@ -35,7 +35,7 @@ def test_numpy_gives_the_same_bits(n, monkeypatch):
     arguments = (random.key(7, "dropout"), 2**33 + 5, 2**34 + 1, 3, n)
     fast = random.bits_batch(*arguments)
     fast_uniform = random.uniform_batch(*arguments, np.empty((3, n), np.float32))
-    monkeypatch.setattr(compiled, "numba", None)
+    monkeypatch.setattr("pycaffe_fire.backend.compiled.numba", None)
     assert np.array_equal(fast, random.bits_batch(*arguments))
     slow_uniform = random.uniform_batch(*arguments, np.empty((3, n), np.float32))
     assert np.array_equal(fast_uniform, slow_uniform)

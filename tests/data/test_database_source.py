@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pycaffe_fire import schema
-from pycaffe_fire.backend import compiled, random
+from pycaffe_fire.backend import random
 from pycaffe_fire.data.datum import encode_datum, parse_datum
 from pycaffe_fire.data.loader import Loader
 from pycaffe_fire.data.order import SequentialOrder, ShuffledOrder, leaf_samples, leaf_schedule
@@ -108,7 +108,7 @@ def test_labels_of_any_size(tmp_path, transform_param, monkeypatch):
         data, label = np.empty((6, 1, 4, 4), np.float32), np.empty(6, np.float32)
         source.fill(range(6), data, label)
         assert label.tolist() == [float(np.float32(n)) for n in labels]
-        monkeypatch.setattr(compiled, "numba", None)
+        monkeypatch.setattr("pycaffe_fire.backend.compiled.numba", None)
 
 
 def test_the_fast_reader_agrees_with_the_general_one():

@@ -7,7 +7,6 @@ import hashlib
 import numpy as np
 import pytest
 
-from pycaffe_fire.backend import compiled
 from pycaffe_fire.cli import fire_data
 from pycaffe_fire.data import digits
 from pycaffe_fire.data.datum import datum_image, parse_datum
@@ -25,7 +24,7 @@ def test_always_the_same_pictures():
 
 def test_numpy_draws_the_same(monkeypatch):
     expected = digits.render("test", 5, 8)
-    monkeypatch.setattr(compiled, "numba", None)
+    monkeypatch.setattr("pycaffe_fire.backend.compiled.numba", None)
     assert all(
         np.array_equal(a, b) for a, b in zip(expected, digits.render("test", 5, 8), strict=True)
     )

@@ -33,7 +33,7 @@ def run(transformer, images, first, shape):
 @pytest.mark.parametrize("mean", ["none", "values", "file"])
 def test_definition(tmp_path, monkeypatch, transform_param, compiled, kind, mean):
     if not compiled:
-        monkeypatch.setattr(compiled, "numba", None)
+        monkeypatch.setattr("pycaffe_fire.backend.compiled.numba", None)
     images = RNG.integers(0, 256, (8, 3, 11, 14), dtype=np.uint8)
     fields = {"crop_size": 7, "mirror": True, "scale": 0.017}
     subtract = np.zeros((3, 11, 14), np.float32)

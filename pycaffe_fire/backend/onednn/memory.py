@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 from ...errors import BackendError
 from ..tensor import NATIVE, Array, Layout, Tensor
@@ -189,7 +189,7 @@ class Workspace:
         return stop
 
 
-Argument = Union[Tensor, tuple[Tensor, Descriptor], None]
+Argument = Tensor | tuple[Tensor, Descriptor] | None
 _OUTPUTS = ("dst", "diff_src", "diff_weights", "diff_bias")
 
 
