@@ -1,13 +1,13 @@
 """Every failure a user can cause, as a typed exception whose text says what, where and what to do.
 
-    FireError
-      PrototxtError      a prototxt that does not parse or makes no sense (file:line:column)
-      NetError           a net that cannot be wired (unknown blob, duplicate top, ...)
-        LayerError       a layer refuses its bottoms, shapes or parameters
-      WeightsError       a .caffemodel or .solverstate that cannot be read or does not fit
-      DataError          a database, list or record that cannot be read (source and key)
-      SolverError        a solver setting that makes no sense
-      BackendError       a compute library or device that cannot do what was asked
+FireError
+  PrototxtError      a prototxt that does not parse or makes no sense (file:line:column)
+  NetError           a net that cannot be wired (unknown blob, duplicate top, ...)
+    LayerError       a layer refuses its bottoms, shapes or parameters
+  WeightsError       a .caffemodel or .solverstate that cannot be read or does not fit
+  DataError          a database, list or record that cannot be read (source and key)
+  SolverError        a solver setting that makes no sense
+  BackendError       a compute library or device that cannot do what was asked
 """
 
 from __future__ import annotations

@@ -52,6 +52,35 @@ class Plan(ABC):
         """Write the input's gradient from the output's."""
 
 
+@dataclass(frozen=True)
+class Segment:
+    """The place of one parameter in the flat buffers, and its own multipliers."""
+
+    start: int
+    stop: int
+    lr_mult: float
+    decay_mult: float
+
+
+class UpdateStep(ABC):
+    """An update rule planned for the segments of a net."""
+
+    @abstractmethod
+    def __call__(
+        self,
+        weights: Array,
+        gradients: Array,
+        history: Sequence[Array],
+        rate: float,
+        decay: float,
+        l1: bool,
+        scale: float,
+        numbers: Sequence[float],
+    ) -> None:
+        """Update flat weights and history in place from gradients * scale; `numbers` are the
+        rule's own (momentum and the like)."""  # fmt: skip
+
+
 class PoolingPlan(Plan):
     """Pooling, which may have to tell where each maximum came from."""
 
@@ -189,6 +218,18 @@ class Backend(ABC):
     @abstractmethod
     def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> JoinPlan:
         """y = the xs one after the other."""
+
+    @abstractmethod
+    def update(self, rule: str, segments: Sequence[Segment]) -> UpdateStep:
+        """sgd, nesterov, adagrad, rmsprop, adadelta or adam over flat buffers."""
+
+    @abstractmethod
+    def sum_of_squares(self, values: Array) -> float:
+        """Of a flat buffer, in double precision, the same for any number of threads."""
+
+    @abstractmethod
+    def accumulate(self, total: Array, part: Array) -> None:
+        """total += part, flat buffers."""
 
     @abstractmethod
     def add(self, parts: Sequence[Tensor], total: Tensor) -> Any:

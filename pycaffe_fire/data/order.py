@@ -29,15 +29,27 @@ def leaf_samples(pass_number: int, leaf: int, batch: int, leaves: int) -> range:
     return range(first, first + size)
 
 
-def leaf_schedule(batch: int, leaves: int, own: Sequence[int]) -> Callable[[int], Iterator[range]]:
+def visits(first_pass: int, own: Sequence[int], iter_size: int = 1) -> Iterator[tuple[int, int]]:
+    """(pass, leaf) in the order a net runs them: all passes of an iteration for one leaf first.
+
+    Each leaf's gradient over an iteration is complete before the next leaf starts.
+    """
+    iteration = first_pass // iter_size
+    while True:
+        for leaf in own:
+            for i in range(iter_size):
+                yield iteration * iter_size + i, leaf
+        iteration += 1
+
+
+def leaf_schedule(
+    batch: int, leaves: int, own: Sequence[int], iter_size: int = 1
+) -> Callable[[int], Iterator[range]]:
     """A loader's schedule: from a given pass on, the samples of the leaves `own` of each pass."""
 
     def schedule(first_pass: int) -> Iterator[range]:
-        pass_number = first_pass
-        while True:
-            for leaf in own:
-                yield leaf_samples(pass_number, leaf, batch, leaves)
-            pass_number += 1
+        for pass_number, leaf in visits(first_pass, own, iter_size):
+            yield leaf_samples(pass_number, leaf, batch, leaves)
 
     return schedule
 

@@ -29,8 +29,8 @@ Count = tuple[int, "int | None"]  # at least, at most (None: no limit)
 class Context:
     """Where in the training a net stands; layers that draw numbers or read records look here.
 
-    A pass is one forward over the global batch, cut into `leaves` leaves; this net runs the leaves
-    of `own_leaves` in turn and stands at `leaf`.
+    A pass (`step`) is one forward over the global batch, cut into `leaves` leaves; this net runs
+    the leaves of `own_leaves` in turn and stands at `leaf`.
     """
 
     seed: int = 0
@@ -38,6 +38,7 @@ class Context:
     leaf: int = 0
     leaves: int = 1
     own_leaves: tuple[int, ...] = (0,)
+    iter_size: int = 1
 
 
 class Layer:

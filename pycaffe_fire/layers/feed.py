@@ -8,7 +8,7 @@ from ..backend import available_cores
 from ..backend.tensor import NATIVE
 from ..blob import Blob
 from ..data.loader import Loader, Source
-from ..data.order import leaf_schedule
+from ..data.order import leaf_schedule, visits
 from ..errors import DataError
 from .base import Layer
 
@@ -35,18 +35,17 @@ class Feed(Layer):
         shapes = list(source.shapes)[: len(top)]
         for blob, shape in zip(top, shapes, strict=True):
             blob.reshape(size, *shape)
-        schedule = leaf_schedule(batch_size, ctx.leaves, ctx.own_leaves)
+        schedule = leaf_schedule(batch_size, ctx.leaves, ctx.own_leaves, ctx.iter_size)
         threads = min(LOADER_THREADS, available_cores())
         self._loader = Loader(source, schedule, size, depth, threads)
-        self._expected = (0, ctx.own_leaves[0])
+        self._visits = visits(0, ctx.own_leaves, ctx.iter_size)
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         ctx = self.context
-        if (ctx.step, ctx.leaf) != self._expected:
+        if next(self._visits) != (ctx.step, ctx.leaf):
             self._loader.seek(ctx.step)
-        own = ctx.own_leaves
-        at = own.index(ctx.leaf) + 1
-        self._expected = (ctx.step, own[at]) if at < len(own) else (ctx.step + 1, own[0])
+            self._visits = visits(ctx.step, ctx.own_leaves, ctx.iter_size)
+            next(self._visits)
         try:
             batch = self._loader.next()
         except DataError as error:

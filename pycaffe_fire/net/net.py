@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from .. import schema
-from ..backend import cpu_backend
 from ..backend.base import Backend
 from ..blob import Blob
+from ..defaults import default_backend, seed_for
 from ..errors import NetError, WeightsError
 from ..layers import Context
 from ..registry import did_you_mean
@@ -49,7 +49,9 @@ class Net(Wiring):
             param.state.phase = phase
             param.state.level = level
             param.state.stage.extend(stages or ())
-        super().__init__(param, backend or cpu_backend(), context or Context(), lender, source)
+        super().__init__(
+            param, backend or default_backend(), context or Context(seed_for()), lender, source
+        )
         self.params: dict[str, list[Blob]] = {
             layer.name: layer.blobs for layer in self.layers if layer.blobs
         }
@@ -225,6 +227,8 @@ class Net(Wiring):
                 )
                 continue
             for i, (blob, array) in enumerate(zip(layer.blobs, source.blobs, strict=True)):
+                if not array.size and blob.count:
+                    continue  # HDF5 files leave out blobs that another layer owns
                 if not _fits(array.shape, blob.shape):
                     problems.append(
                         f'layer "{layer.name}" blob {i}: {list(array.shape)} in the file, '

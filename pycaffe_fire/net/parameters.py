@@ -70,13 +70,17 @@ class Parameters:
         for p in self.items:
             p.blob.gradient.clear()
 
-    def settle(self) -> None:
-        """Make both flat buffers hold what the blobs mean (after Python code wrote to them)."""
+    def settle_gradients(self) -> None:
+        """Make the flat gradients hold what the blobs mean (zeros where nothing was written)."""
+        for p in self.items:
+            if not p.blob.gradient.fresh & NATIVE:
+                p.blob.gradient.sync()
+
+    def settle_weights(self) -> None:
+        """Make the flat weights hold what the blobs mean (after Python code wrote to them)."""
         for p in self.items:
             if not p.blob.value.fresh & NATIVE:
                 p.blob.value.sync()
-            if not p.blob.gradient.fresh & NATIVE:
-                p.blob.gradient.sync()
 
     def updated(self) -> None:
         """Tell the blobs that the flat weights were written."""

@@ -16,6 +16,8 @@ from ..base import (
     MaskedPlan,
     Plan,
     PoolingPlan,
+    Segment,
+    UpdateStep,
     WeightedPlan,
     Window,
 )
@@ -28,6 +30,7 @@ from .dropout import Dropout
 from .inner_product import InnerProduct
 from .lrn import LRN
 from .pooling import Pooling
+from .update import Update
 
 
 class NumPyBackend(Backend):
@@ -87,6 +90,15 @@ class NumPyBackend(Backend):
 
     def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> JoinPlan:
         return Concat(self, xs, y, axis)
+
+    def update(self, rule: str, segments: Sequence[Segment]) -> UpdateStep:
+        return Update(self.xp, rule, segments)
+
+    def sum_of_squares(self, values: Array) -> float:
+        return float((values.astype(np.float64) ** 2).sum())
+
+    def accumulate(self, total: Array, part: Array) -> None:
+        total += part
 
     def add(self, parts: Sequence[Tensor], total: Tensor) -> Callable[[], None]:
         return Sum(self, parts, total)

@@ -10,7 +10,18 @@ from typing import Any
 import numpy as np
 
 from ...blob import Blob
-from ..base import JoinPlan, MaskedPlan, Plan, PoolingPlan, WeightedPlan, Window
+from ..base import (
+    JoinPlan,
+    MaskedPlan,
+    Plan,
+    PoolingPlan,
+    Segment,
+    UpdateStep,
+    WeightedPlan,
+    Window,
+)
+from ..compiled import numba, use_threads
+from ..kernels import update as kernels
 from ..numpy import NumPyBackend
 from ..tensor import Array, Tensor
 from .activation import ReLU
@@ -23,6 +34,7 @@ from .library import RELU, Library
 from .lrn import LRN
 from .memory import Descriptor, OneDNNTensor, Program, Workspace
 from .pooling import Pooling
+from .update import Update
 
 
 @cache
@@ -138,6 +150,23 @@ class OneDNNBackend(NumPyBackend):
         if any(0 in x.shape for x in xs):
             return super().concat(xs, y, axis)
         return Concat(self, xs, y, axis)
+
+    def update(self, rule: str, segments: Sequence[Segment]) -> UpdateStep:
+        if numba is None:
+            return super().update(rule, segments)
+        return Update(self.threads, rule, segments)
+
+    def sum_of_squares(self, values: Array) -> float:
+        if numba is None:
+            return super().sum_of_squares(values)
+        use_threads(self.threads)
+        return kernels.sum_of_squares(values)
+
+    def accumulate(self, total: Array, part: Array) -> None:
+        if numba is None:
+            return super().accumulate(total, part)
+        use_threads(self.threads)
+        kernels.add_into(total, part)
 
     def add(self, parts: Sequence[Tensor], total: Tensor) -> Any:
         return Sum(self, parts, total)

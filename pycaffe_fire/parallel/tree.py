@@ -1,0 +1,72 @@
+"""The canonical sum: one balanced binary tree over leaf numbers, whoever computes the leaves.
+
+A node covers the leaves first .. first+size-1 with size a power of two and first a multiple of
+it; two neighbours of one size merge into their parent. Any owner of any run of leaves that merges
+whenever it can builds parts of the same tree, so the result has the same bits for every division
+of the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from ..backend.tensor import Array
+from ..errors import SolverError
+
+
+@dataclass
+class Node:
+    """The sum of the leaves first .. first+size-1."""
+
+    first: int
+    size: int
+    sum: Array
+
+    def is_left_sibling_of(self, other: Node) -> bool:
+        return (
+            self.size == other.size
+            and self.first % (2 * self.size) == 0
+            and other.first == self.first + self.size
+        )
+
+
+class PartialSums:
+    """A run of leaves on their way up the tree; add them in order of leaf numbers."""
+
+    def __init__(
+        self, accumulate: Callable[[Array, Array], None], release: Callable[[Array], None]
+    ) -> None:
+        self.nodes: list[Node] = []
+        self._accumulate = accumulate
+        self._release = release
+
+    def add(self, node: Node) -> None:
+        """Append a node and merge upwards as far as it goes; merged buffers are released."""
+        self.nodes.append(node)
+        while len(self.nodes) > 1 and self.nodes[-2].is_left_sibling_of(self.nodes[-1]):
+            right, left = self.nodes.pop(), self.nodes.pop()
+            self._accumulate(left.sum, right.sum)
+            self._release(right.sum)
+            self.nodes.append(Node(left.first, 2 * left.size, left.sum))
+
+    def extend(self, nodes: Iterable[Node]) -> None:
+        for node in nodes:
+            self.add(node)
+
+
+def check_leaves(leaves: int) -> None:
+    if leaves < 1 or leaves & (leaves - 1):
+        raise SolverError(f"the number of leaves must be a power of two, got {leaves}")
+
+
+def runs(leaves: range, parts: int) -> list[range]:
+    """Cut a run of leaves into at most `parts` contiguous runs of nearly equal length."""
+    parts = min(parts, len(leaves))
+    base, extra = divmod(len(leaves), parts)
+    cut, start = [], leaves.start
+    for i in range(parts):
+        stop = start + base + (i < extra)
+        cut.append(range(start, stop))
+        start = stop
+    return cut

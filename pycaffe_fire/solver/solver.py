@@ -1,0 +1,310 @@
+"""Caffe's Solver: when to train, test, display and snapshot. Arithmetic and ranks are elsewhere."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import Any
+
+from .. import schema
+from ..backend.base import Backend, Segment
+from ..backend.tensor import Array
+from ..defaults import default_backend, seed_for
+from ..errors import SolverError, WeightsError
+from ..layers import Context
+from ..net import Net, debug
+from ..parallel.communicator import Communicator, SerialCommunicator
+from ..parallel.leaves import Leaves, Output, output_names, output_values
+from .events import Event, Finished, Observer, Saved, Started, Tested, Testing, Trained
+from .nets import test_net_params, train_net_param
+from .rates import learning_rate, passed_steps
+from .rules import RULES
+
+log = logging.getLogger("pycaffe_fire")
+
+
+class Action(Enum):
+    """What somebody outside (a signal) may ask of a running solver."""
+
+    NONE, STOP, SNAPSHOT = range(3)
+
+
+class Solver:
+    """Trains `net`; `step`, `solve`, `restore` and `snapshot` as in Caffe.
+
+    `param` is a solver prototxt's path or a SolverParameter. The global batch is cut into `leaves`
+    leaves; gradients are summed over them along one fixed tree, across the communicator's ranks.
+    """
+
+    def __init__(
+        self,
+        param: Any,
+        *,
+        backend: Backend | None = None,
+        communicator: Communicator | None = None,
+        leaves: int = 1,
+        seed: int | None = None,
+        level: int = 0,
+        stages: Iterable[str] = (),
+        share_gradients: bool = False,
+        observers: Iterable[Observer] = (),
+    ) -> None:
+        self.param = schema.read_solver(param) if isinstance(param, str) else param
+        if isinstance(param, str) and not self.param.snapshot_prefix:
+            self.param.snapshot_prefix = os.path.splitext(param)[0]
+        self.observers = list(observers)
+        self.iter = 0
+        self.lr = 0.0
+        self.requested_action: Callable[[], Action] = lambda: Action.NONE
+        self.stopped_early = False
+        self._check()
+        self.rule = RULES[self.param.type](self.param)
+        self.seed = seed if seed is not None else seed_for(self.param.random_seed)
+        self.backend = backend or default_backend()
+        self.communicator = communicator or SerialCommunicator()
+        state = schema.NetState(level=level, stage=list(stages))
+        train = train_net_param(self.param, state)
+        self.leaves = Leaves(
+            lambda kind, context, lender: Net(train, backend=kind, context=context, lender=lender),
+            self.backend, self.communicator, leaves, self.seed, self.param.iter_size,
+        )  # fmt: skip
+        self.net = self.leaves.net
+        if share_gradients:
+            for net in self.leaves.nets:
+                net.share_gradients()
+        self.test_nets = [
+            Net(p, backend=self.backend, context=Context(self.seed), lender=self.net)
+            for p in test_net_params(self.param)
+        ]
+        items = self.net.parameters.items
+        self.history: list[Array] = [
+            self.net.parameters.zeros() for _ in range(self.rule.slots)
+        ]  # fmt: skip
+        segments = [Segment(p.start, p.stop, p.lr_mult, p.decay_mult) for p in items]
+        self._update = self.backend.update(self.rule.kernel, segments)
+        self._losses: deque[float] = deque(maxlen=self.param.average_loss)
+        for path in self.param.weights:
+            self.load_weights(path)
+
+    def _check(self) -> None:
+        p = self.param
+        if p.iter_size < 1 or p.average_loss < 1:
+            raise SolverError("iter_size and average_loss must be at least 1")
+        if p.regularization_type not in ("L1", "L2"):
+            raise SolverError(
+                f'regularization_type must be L1 or L2, got "{p.regularization_type}"'
+            )
+        learning_rate(p, 0)
+
+    def _tell(self, event: Event) -> None:
+        for observer in self.observers:
+            observer(event)
+
+    # Running.
+
+    def solve(self, resume_file: str | None = None) -> None:
+        """Train to max_iter, with snapshots and tests at their intervals and at the end."""
+        if resume_file:
+            self.restore(resume_file)
+        self._tell(
+            Started(
+                self.net.name, self.param, self.iter, self.batch_size, self.leaves.count,
+                self.backend.describe(),
+            )
+        )  # fmt: skip
+        self.step(self.param.max_iter - self.iter)
+        p = self.param
+        if p.snapshot_after_train and not (p.snapshot and self.iter % p.snapshot == 0):
+            self.snapshot()
+        if self.stopped_early:
+            self._tell(Finished(self.iter, True, None))
+            return
+        loss = None
+        if p.display and self.iter % p.display == 0:
+            self.net.context.step, self.net.context.leaf = self.iter * p.iter_size, self._first_leaf
+            loss = self._smooth(self.net.run_forward())
+        if p.test_interval and self.iter % p.test_interval == 0:
+            self.test_all()
+        self._tell(Finished(self.iter, False, loss))
+
+    @property
+    def _first_leaf(self) -> int:
+        return self.net.context.own_leaves[0]
+
+    @property
+    def batch_size(self) -> int:
+        """Samples in one iteration over all leaves, ranks and passes."""
+        data = next((tops[0] for tops in self.net.tops if tops and tops[0].shape), None)
+        per_leaf = data.shape[0] if data is not None else 0
+        return per_leaf * self.leaves.count * int(self.param.iter_size)
+
+    def step(self, iterations: int) -> None:
+        """Train this many iterations, stopping early only if asked to."""
+        stop = self.iter + iterations
+        self._losses.clear()
+        while self.iter < stop and not self.stopped_early:
+            p = self.param
+            if p.test_interval and self.iter % p.test_interval == 0:
+                if self.iter > 0 or p.test_initialization:
+                    self.test_all()
+                if self.stopped_early:
+                    break
+            self._iterate()
+            action = self.requested_action()
+            if (p.snapshot and self.iter % p.snapshot == 0) or action is Action.SNAPSHOT:
+                self.snapshot()
+            self.stopped_early = self.stopped_early or action is Action.STOP
+
+    def _iterate(self) -> None:
+        began = time.perf_counter()
+        display = bool(self.param.display) and self.iter % self.param.display == 0
+        loss, outputs = self.leaves.run(self.iter, collect=display)
+        smoothed = self._smooth(loss)
+        self.apply_update()
+        seconds = time.perf_counter() - began
+        self.iter += 1
+        self._tell(Trained(self.iter - 1, smoothed, self.lr, seconds, display, outputs))
+
+    def _smooth(self, loss: float) -> float:
+        """The mean of the last average_loss losses."""
+        self._losses.append(loss)
+        return sum(self._losses) / len(self._losses)
+
+    def apply_update(self) -> None:
+        """Clip, normalise, regularise and update, in one pass over the flat buffers."""
+        p = self.param
+        self.lr = learning_rate(p, self.iter)
+        parameters, gradients = self.net.parameters, self.leaves.gradients
+        parameters.settle_weights()
+        scale = 1.0 / self.leaves.count
+        if p.clip_gradients >= 0:
+            norm = self.backend.sum_of_squares(gradients) ** 0.5 * scale
+            if norm > p.clip_gradients:
+                scale *= p.clip_gradients / norm
+        self._update(
+            parameters.weights, gradients, self.history, self.lr, p.weight_decay,
+            p.regularization_type == "L1", scale / p.iter_size, self.rule.numbers(self.iter),
+        )  # fmt: skip
+        parameters.updated()
+        if self.net.param.debug_info:
+            debug.update(self.net, self.lr)
+        self.leaves.finish()
+
+    # Testing.
+
+    def test_all(self) -> None:
+        for index in range(len(self.test_nets)):
+            if self.stopped_early:
+                return
+            self.test(index)
+
+    def test(self, index: int) -> None:
+        """Average a test net's outputs over its test_iter passes."""
+        net, passes = self.test_nets[index], self.param.test_iter[index]
+        self._tell(Testing(self.iter, index))
+        totals: list[float] | None = None
+        loss = 0.0
+        for _ in range(passes):
+            if self.requested_action() is Action.STOP:
+                self.stopped_early = True
+                return
+            loss += net.run_forward()
+            net.context.step += 1
+            values = output_values(net)
+            totals = (
+                values if totals is None else [a + b for a, b in zip(totals, values, strict=True)]
+            )
+        names = output_names(net)
+        outputs = [
+            Output(name, total / passes, weight)
+            for (name, weight), total in zip(names, totals or [], strict=True)
+        ]
+        mean_loss = loss / passes if self.param.test_compute_loss else None
+        self._tell(Tested(self.iter, index, outputs, mean_loss))
+
+    # Weights and snapshots.
+
+    def load_weights(self, paths: str) -> None:
+        """Copy weights by layer name from one or several (comma-separated) files."""
+        for path in paths.split(","):
+            self.net.copy_from(path.strip())
+
+    def snapshot(self) -> None:
+        """Write weights and state; the state is written last, so a state has its weights."""
+        p = self.param
+        prefix = p.snapshot_prefix or "snapshot"
+        suffix = ".h5" if p.snapshot_format == schema.SolverParameter.HDF5 else ""
+        stem, kind = f"{prefix}_iter_{self.iter}", "HDF5" if suffix else "binary proto"
+        model, state = f"{stem}.caffemodel{suffix}", f"{stem}.solverstate{suffix}"
+        if self.communicator.rank == 0:
+            _make_folder(model)
+            self.net.save(model, p.snapshot_diff)
+            self._tell(Saved(model, "weights", kind))
+            schema.write_state(state, self._state(model))
+            self._tell(Saved(state, "state", kind))
+
+    def _state(self, model: str) -> Any:
+        parameters = self.net.parameters
+        history = [
+            parameters.like(i, slot).array
+            for slot in self.history
+            for i in range(len(parameters.items))
+        ]
+        extra = json.dumps({"leaves": self.leaves.count, "seed": self.seed}).encode()
+        return schema.SolverStateFile(
+            self.iter, model, history, passed_steps(self.param, self.iter), extra
+        )
+
+    def restore(self, path: str) -> None:
+        """Go on from a .solverstate, Caffe's or ours: iteration, history, weights, data position."""
+        state = schema.read_state(path)
+        parameters = self.net.parameters
+        count = len(parameters.items)
+        if len(state.history) != count * len(self.history):
+            raise WeightsError(
+                f"{path}: holds {len(state.history)} history blobs, but solver type "
+                f'"{self.param.type}" on this net needs {count * len(self.history)}; was it '
+                f"written by another solver type or net?"
+            )
+        for i, array in enumerate(state.history):
+            tensor = parameters.like(i % count, self.history[i // count])
+            if array.size != tensor.array.size:
+                raise WeightsError(
+                    f"{path}: history blob {i} has shape {list(array.shape)}, but parameter "
+                    f"{parameters.items[i % count].name} has {list(tensor.shape)}"
+                )
+            tensor.array[...] = array.reshape(tensor.shape)
+            tensor.sync()
+        if state.learned_net:
+            self.load_weights(_beside(state.learned_net, path))
+        self.iter = state.iter
+
+    def close(self) -> None:
+        """Stop background work of all nets."""
+        self.leaves.close()
+        for net in self.test_nets:
+            net.close()
+
+
+def recorded_seed(path: str) -> int | None:
+    """The seed of the run that wrote a .solverstate, if it was one of ours."""
+    extra = schema.read_state(path).extra
+    return int(json.loads(extra)["seed"]) if extra else None
+
+
+def _beside(model: str, state: str) -> str:
+    """The weights a state names: as named, or next to the state if it was moved."""
+    moved = os.path.join(os.path.dirname(state), os.path.basename(model))
+    return moved if not os.path.exists(model) and os.path.exists(moved) else model
+
+
+def _make_folder(path: str) -> None:
+    try:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    except OSError as error:
+        raise SolverError(f"cannot make the folder of snapshot {path}: {error}") from error
