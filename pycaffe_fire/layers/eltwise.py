@@ -1,0 +1,90 @@
+"""Eltwise: the product, weighted sum or maximum of bottoms of one shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import schema
+from ..blob import Blob
+from .base import Layer, register_layer
+
+
+def weighted_sum(arrays: Sequence[Any], coefficients: Sequence[float]) -> Any:
+    """A new array."""
+    total = coefficients[0] * arrays[0]
+    for array, coefficient in zip(arrays[1:], coefficients[1:], strict=True):
+        total += array if coefficient == 1 else coefficient * array
+    return total
+
+
+def maximum(xp: Any, arrays: Sequence[Any]) -> tuple[Any, Any]:
+    """The largest values and whose they are; of equals Caffe takes the second, then the first."""
+    winner = xp.where(arrays[0] > arrays[1], 0, 1)
+    best = xp.where(winner == 0, arrays[0], arrays[1])
+    for i, array in enumerate(arrays[2:], start=2):
+        better = array > best
+        winner, best = xp.where(better, i, winner), xp.where(better, array, best)
+    return best, winner
+
+
+@register_layer("Eltwise")
+class Eltwise(Layer):
+    """top = product, sum of coeff * bottom, or maximum of the bottoms."""
+
+    bottoms = (2, None)
+
+    def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        param = self.param.eltwise_param
+        self._operation = schema.EltwiseParameter.EltwiseOp.Name(param.operation)
+        self._coefficients = list(param.coeff) or [1.0] * len(bottom)
+        if len(self._coefficients) != len(bottom):
+            self.fail(
+                f"needs no coeff or one per bottom ({len(bottom)}), got {len(self._coefficients)}"
+            )
+        if self._operation == "PROD" and param.coeff:
+            self.fail("takes coeff for SUM only")
+        if self._operation == "PROD" and top[0] is bottom[0]:
+            self.fail("cannot run in place with PROD: its gradient needs the bottoms")
+
+    def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        if any(blob.shape != bottom[0].shape for blob in bottom):
+            names = ", ".join(f"{blob.name} {list(blob.shape)}" for blob in bottom)
+            self.fail(f"all bottoms must have one shape, got {names}")
+        if top[0] is not bottom[0]:
+            top[0].reshape_like(bottom[0])
+
+    def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        arrays = [blob.data for blob in bottom]
+        if self._operation == "SUM":
+            result = weighted_sum(arrays, self._coefficients)
+        elif self._operation == "MAX":
+            result, self._winner = maximum(self.xp, arrays)
+        else:
+            result = arrays[0] * arrays[1]
+            for array in arrays[2:]:
+                result *= array
+        top[0].data[...] = result
+
+    def backward(
+        self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
+    ) -> None:
+        dy = top[0].diff
+        for i in reversed(range(len(bottom))):  # in place, the first bottom's gradient is dy itself
+            if not propagate_down[i]:
+                continue
+            if self._operation == "SUM":
+                bottom[i].diff[...] = self._coefficients[i] * dy
+            elif self._operation == "MAX":
+                bottom[i].diff[...] = self.xp.where(self._winner == i, dy, 0)
+            else:
+                bottom[i].diff[...] = dy * self._other_factors(i, top, bottom)
+
+    def _other_factors(self, index: int, top: Sequence[Blob], bottom: Sequence[Blob]) -> Any:
+        if not self.param.eltwise_param.stable_prod_grad:
+            return top[0].data / bottom[index].data
+        product: Any = 1
+        for i, blob in enumerate(bottom):
+            if i != index:
+                product = product * blob.data
+        return product
