@@ -27,89 +27,81 @@ def _power(s: Any, minus_beta: Any) -> Any:
 
 
 @inlined
-def _gather(x: Any, base: int, outer: int, step: int, b: int, out: Any) -> None:
-    """The channels of one pixel, side by side: the loops after it are long and vectorise."""
-    for o in range(outer):
-        at, to = base + o * step, o * b
-        for j in range(b):
-            out[to + j] = x[at + j]
-
-
-@inlined
-def _scatter(values: Any, y: Any, base: int, outer: int, step: int, b: int) -> None:
-    for o in range(outer):
-        at, start = base + o * step, o * b
-        for j in range(b):
-            y[at + j] = values[start + j]
-
-
-@inlined
-def _window_sums(values: Any, half: int, channels: int, out: Any) -> None:
-    """out[c] = values of channels c-half .. c+half, where `values` has `half` zeros each side."""
-    for c in range(channels):
-        out[c] = values[c]
+def _window_sums(padded: Any, half: int, out: Any) -> None:
+    """out[c] = the sum of padded[c .. c + 2 half]; slices, because they keep the loops simple."""
+    out[:] = padded[: out.size]
     for d in range(1, 2 * half + 1):
-        for c in range(channels):
-            out[c] += values[c + d]
+        shifted = padded[d : d + out.size]
+        for c in range(out.size):
+            out[c] += shifted[c]
 
 
 @parallel_jit
-def forward(x: Any, y: Any, grid: Any, size: int, alpha: Any, minus_beta: Any, k: Any) -> None:
+def forward(x: Any, y: Any, size: int, alpha: Any, minus_beta: Any, k: Any) -> None:
     """y = x s^-beta with s = k + alpha * sum of squares around the channel."""
-    num, outer, pixels, b = grid
-    half, channels, step = (size - 1) // 2, outer * b, pixels * b
+    num, outer, pixels, b = x.shape
+    half, channels = (size - 1) // 2, outer * b
     tiles = (pixels + PIXELS - 1) // PIXELS
     for task in prange(num * tiles):
         n, first = task // tiles, task % tiles * PIXELS
-        squares = np.zeros(channels + 2 * half, np.float32)
-        value = np.empty(channels, np.float32)
+        padded = np.zeros(channels + 2 * half, np.float32)
+        value = np.empty((outer, b), np.float32)
+        flat, squares = value.reshape(channels), padded[half : half + channels]
         scale = np.empty(channels, np.float32)
         for s in range(first, min(first + PIXELS, pixels)):
-            base = (n * outer * pixels + s) * b
-            _gather(x, base, outer, step, b, value)
+            for o in range(outer):
+                for j in range(b):
+                    value[o, j] = x[n, o, s, j]
             for c in range(channels):
-                squares[half + c] = value[c] * value[c]
-            _window_sums(squares, half, channels, scale)
+                squares[c] = flat[c] * flat[c]
+            _window_sums(padded, half, scale)
             for c in range(channels):
                 scale[c] = k + alpha * scale[c]
             for c in range(channels):
                 scale[c] = _power(scale[c], minus_beta)
             for c in range(channels):
-                value[c] *= scale[c]
-            _scatter(value, y, base, outer, step, b)
+                flat[c] *= scale[c]
+            for o in range(outer):
+                for j in range(b):
+                    y[n, o, s, j] = value[o, j]
 
 
 @parallel_jit
-def backward(x: Any, dy: Any, dx: Any, grid: Any, size: int, alpha: Any, minus_beta: Any,
-             k: Any) -> None:  # fmt: skip
+def backward(
+    x: Any, dy: Any, dx: Any, size: int, alpha: Any, minus_beta: Any, k: Any
+) -> None:
     """dx = dy s^-beta - 2 alpha beta x * sum around the channel of (dy x s^(-beta-1))."""
-    num, outer, pixels, b = grid
-    half, channels, step = (size - 1) // 2, outer * b, pixels * b
+    num, outer, pixels, b = x.shape
+    half, channels = (size - 1) // 2, outer * b
     tiles = (pixels + PIXELS - 1) // PIXELS
     cross = np.float32(2) * alpha * minus_beta
     for task in prange(num * tiles):
         n, first = task // tiles, task % tiles * PIXELS
         padded = np.zeros(channels + 2 * half, np.float32)
-        value = np.empty(channels, np.float32)
-        slope = np.empty(channels, np.float32)
-        total = np.empty(channels, np.float32)
-        power = np.empty(channels, np.float32)
+        inside = padded[half : half + channels]
+        value, slope = np.empty((outer, b), np.float32), np.empty((outer, b), np.float32)
+        v, g = value.reshape(channels), slope.reshape(channels)
+        total, power = np.empty(channels, np.float32), np.empty(channels, np.float32)
         for s in range(first, min(first + PIXELS, pixels)):
-            base = (n * outer * pixels + s) * b
-            _gather(x, base, outer, step, b, value)
-            _gather(dy, base, outer, step, b, slope)
+            for o in range(outer):
+                for j in range(b):
+                    value[o, j] = x[n, o, s, j]
+                for j in range(b):
+                    slope[o, j] = dy[n, o, s, j]
             for c in range(channels):
-                padded[half + c] = value[c] * value[c]
-            _window_sums(padded, half, channels, total)
+                inside[c] = v[c] * v[c]
+            _window_sums(padded, half, total)
             for c in range(channels):
                 total[c] = k + alpha * total[c]
             for c in range(channels):
                 power[c] = _power(total[c], minus_beta)
             for c in range(channels):
-                slope[c] *= power[c]
+                g[c] *= power[c]
             for c in range(channels):
-                padded[half + c] = slope[c] * value[c] / total[c]
-            _window_sums(padded, half, channels, total)
+                inside[c] = g[c] * v[c] / total[c]
+            _window_sums(padded, half, total)
             for c in range(channels):
-                slope[c] += cross * value[c] * total[c]
-            _scatter(slope, dx, base, outer, step, b)
+                g[c] += cross * v[c] * total[c]
+            for o in range(outer):
+                for j in range(b):
+                    dx[n, o, s, j] = slope[o, j]

@@ -6,6 +6,7 @@ tensor and falls to a reference loop elsewhere; ours serves every case alike.
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from ...blob import Blob
 from ..base import Plan
 from ..compiled import numba, use_threads
 from ..kernels import lrn
+from ..tensor import Array, Tensor
 
 if TYPE_CHECKING:
     from . import OneDNNBackend
@@ -32,7 +34,9 @@ class LRN(Plan):
     ) -> None:  # fmt: skip
         self.backend, self.x, self.y = backend, x, y
         y.lay_out(x.value.layout)
-        self._grid = x.value.layout.grid
+        grid = x.value.layout.grid
+        assert grid is not None
+        self._grid = grid
         self._numbers = (size, np.float32(alpha / size), np.float32(-beta), np.float32(k))
 
     def forward(self) -> None:
@@ -40,7 +44,7 @@ class LRN(Plan):
         x.sync()
         y.allocate()
         use_threads(self.backend.threads)
-        lrn.forward(x.buffer, y.buffer, self._grid, *self._numbers)
+        lrn.forward(self._view(x), self._view(y), *self._numbers)
         y.fresh = 1
 
     def backward(self) -> None:
@@ -49,5 +53,10 @@ class LRN(Plan):
         dy.sync()
         dx.allocate()
         use_threads(self.backend.threads)
-        lrn.backward(x.buffer, dy.buffer, dx.buffer, self._grid, *self._numbers)
+        lrn.backward(self._view(x), self._view(dy), self._view(dx), *self._numbers)
         dx.fresh = 1
+
+    def _view(self, tensor: Tensor) -> Array:
+        """Native storage as (samples, outer channels, pixels, inner channels)."""
+        assert tensor.buffer is not None
+        return tensor.buffer[: prod(self._grid)].reshape(self._grid)
