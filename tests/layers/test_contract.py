@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ ROWS: list[Case] = [row for name in MODULES for row in importlib.import_module(n
 READERS = {"Data", "HDF5Data", "HDF5Output", "ImageData", "MemoryData", "Python", "WindowData"}
 
 
-def rows(keep: Any = lambda case: True) -> Any:
+def rows(keep: Callable[[Case], Any] = lambda case: True) -> pytest.MarkDecorator:
     """Parametrise a test over the rows that `keep` accepts."""
     return pytest.mark.parametrize("case", [pytest.param(c, id=c.name) for c in ROWS if keep(c)])
 
