@@ -1,0 +1,277 @@
+"""Images per second of forward, backward and a whole training step, alone or against PyTorch.
+
+python tools/bench/train.py models/googlenet/train_val.prototxt --batch 32 --threads 2
+python tools/bench/train.py models/googlenet/train_val.prototxt --against torch --json out.json
+python tools/bench/train.py models/lenet/train_val.prototxt --shape 1,28,28 --profile
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+import tempfile
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from synthetic import batch_of, steps, synthetic_net, without_dropout
+from timing import BenchError, Summary, Worker, environment, interleave, summarize
+
+from pycaffe_fire.backend import available_cores
+from pycaffe_fire.errors import FireError
+from pycaffe_fire.schema.files import replacing
+
+HERE = Path(__file__).parent
+OURS, BEST, DEFAULT = "pycaffe_fire", "torch channels_last", "torch default"
+TOLERANCE = 0.06  # the share of all cores that others may use during a clean sample
+LOSS_TOLERANCE, GRADIENT_TOLERANCE = 1e-4, 1e-2
+# PyTorch frees and allocates its activations every step; with these limits raised, glibc keeps
+# the memory instead of returning it to the kernel and faulting it in again.
+KEEP_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": str(2**40),
+    "MALLOC_TRIM_THRESHOLD_": str(2**40),
+    "MALLOC_TOP_PAD_": str(2**26),
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parse(arguments)
+    try:
+        if options.against and importlib.util.find_spec("torch") is None:
+            raise BenchError("--against torch needs PyTorch: pip install torch==2.13.0")
+        net = synthetic_net(options.net, options.batch, options.shape)
+        options.batch = batch_of(net)
+        with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+            if options.profile:
+                report = _profile(net, options, Path(folder), stack)
+            else:
+                report = _race(net, options, Path(folder), stack)
+        if options.json:
+            _write(options.json, report)
+    except (BenchError, FireError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("net", help="a train_val prototxt")
+    parser.add_argument("--batch", type=_positive, help="images per step (default: the prototxt's)")
+    parser.add_argument("--threads", type=_positive, default=available_cores())
+    parser.add_argument("--shape", type=_shape, metavar="C,H,W", help="of an image without a crop")
+    parser.add_argument("--against", choices=["torch"])
+    parser.add_argument("--repeat", type=_positive, default=5, help="clean samples wanted of each")
+    parser.add_argument(
+        "--limit", type=float, default=300, help="seconds after which disturbed samples count too"
+    )
+    parser.add_argument("--profile", action="store_true", help="time per layer of our net")
+    parser.add_argument("--json", metavar="FILE", help="also write the figures to FILE")
+    return parser.parse_args(arguments)
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
+    return value
+
+
+def _shape(text: str) -> list[int]:
+    try:
+        sizes = [_positive(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"wants numbers like 3,224,224, got {text!r}") from None
+    return sizes
+
+
+def _title(options: argparse.Namespace) -> str:
+    path = Path(options.net)
+    name = path.resolve().parent.name if path.stem.startswith("train_val") else path.stem
+    threads = f"{options.threads} thread{'s' if options.threads > 1 else ''}"
+    return f"{name} batch {options.batch}, {threads}"
+
+
+# Starting the contenders.
+
+
+def _start(name: str, script: str, options: argparse.Namespace, **extra: str) -> Worker:
+    return Worker(name, str(HERE / script), environment(options.threads, extra))
+
+
+def _serialized(net: Any, path: Path) -> str:
+    path.write_bytes(net.SerializeToString())
+    return str(path)
+
+
+def _ours(net: Any, options: argparse.Namespace, folder: Path, stack: ExitStack) -> Worker:
+    worker = stack.enter_context(_start(OURS, "fire_net.py", options))
+    built = worker.ask("build", net=_serialized(net, folder / "net"), threads=options.threads)
+    print(f"{OURS}: {built['layers']} layers, {built['weights']:,} weights, {built['backend']}")
+    return worker
+
+
+def _torches(net: Any, options: argparse.Namespace, folder: Path, stack: ExitStack) -> list[Worker]:
+    """PyTorch in both modes, holding our weights and checked to compute the same loss."""
+    with _start(OURS, "fire_net.py", options) as worker:
+        plain = _serialized(without_dropout(net), folder / "check")
+        worker.ask("build", net=plain, threads=options.threads)
+        reference = worker.ask("reference", folder=str(folder))
+    plan = steps(net, reference["weights"])
+    workers = []
+    for name, channels_last in ((BEST, True), (DEFAULT, False)):
+        extra = KEEP_MEMORY if channels_last else {}
+        worker = stack.enter_context(_start(name, "torch_net.py", options, **extra))
+        built = worker.ask(
+            "build",
+            steps=plan,
+            reference=reference,
+            threads=options.threads,
+            channels_last=channels_last,
+        )
+        _compare(name, reference, built)
+        workers.append(worker)
+    print(
+        f"torch {built['version']}: loss without dropout {built['loss']:.6f}, "
+        f"ours {reference['loss']:.6f}; {len(built['gradients'])} gradients agree"
+    )
+    return workers
+
+
+def _compare(name: str, ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """Contenders that compute different things cannot be compared."""
+    a, b = ours["loss"], theirs["loss"]
+    if not abs(a - b) <= LOSS_TOLERANCE * abs(a):
+        raise BenchError(f"the nets differ: loss {a:.6f} here, {b:.6f} in {name}")
+    norms, layer_of = theirs["gradients"], {}
+    for layer, blobs in ours["weights"].items():
+        for i, (_, start, *_) in enumerate(blobs):
+            layer_of[str(start)] = f'weight {i} of layer "{layer}"'
+    for start, norm in ours["gradients"].items():
+        if start in norms and not abs(norm - norms[start]) <= GRADIENT_TOLERANCE * norm:
+            raise BenchError(
+                f"the nets differ: the gradient of {layer_of[start]} has norm {norm:.6g} here, "
+                f"{norms[start]:.6g} in {name}"
+            )
+
+
+# The race.
+
+
+def _race(net: Any, options: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[str, Any]:
+    others = _torches(net, options, folder, stack) if options.against else []
+    workers = [_ours(net, options, folder, stack), *others]
+    for worker in workers:
+        worker.ask("warm")
+    samples = interleave(workers, options.repeat, TOLERANCE, options.limit)
+    results = {name: summarize(taken, options.repeat, TOLERANCE) for name, taken in samples.items()}
+    peaks = {worker.name: worker.ask("memory") for worker in workers}
+    whole = "step" if "step" in results[OURS].median else "pass"
+    print()
+    _print_table(results, peaks, options.batch)
+    print()
+    print(_verdict(_title(options), whole, results, peaks))
+    return {
+        "net": options.net, "batch": options.batch, "threads": options.threads,
+        "contenders": {
+            name: {**asdict(result), "peak_memory": peaks[name]} for name, result in results.items()
+        },
+        "ratios": {
+            name: {
+                phase: result.median[phase] / results[OURS].median[phase]
+                for phase in results[OURS].median
+            }
+            for name, result in results.items()
+            if name != OURS
+        },
+    }  # fmt: skip
+
+
+def _print_table(results: dict[str, Summary], peaks: dict[str, int], batch: int) -> None:
+    phases = ("forward", "backward", "pass", "update", "step")
+    print(f"{'median ms (min)':<22}" + "".join(f"{p:>16}" for p in phases) + "  images/s   peak MB")
+    for name, result in results.items():
+        cells = [
+            f"{result.median[p] * 1e3:.1f} ({result.minimum[p] * 1e3:.1f})"
+            if p in result.median
+            else "-"
+            for p in phases
+        ]
+        whole = result.median.get("step", result.median["pass"])
+        print(
+            f"{name:<22}"
+            + "".join(f"{cell:>16}" for cell in cells)
+            + f"{batch / whole:>10.1f}{peaks[name] / 2**20:>10.0f}"
+        )
+    for name, result in results.items():
+        note = f"{result.clean} of {result.samples} samples clean"
+        if result.clean < result.samples:
+            note += f"; others used up to {result.foreign:.0%} of the machine"
+        print(f"  {name}: {note}")
+
+
+def _verdict(title: str, whole: str, results: dict[str, Summary], peaks: dict[str, int]) -> str:
+    """The line to quote: our time, everybody else's with the ratio, and the memory."""
+    mine = results[OURS]
+    what = "step" if whole == "step" else "forward+backward"
+    others = [name for name in results if name != OURS]
+    line = f"{title}: {what} {mine.median[whole] * 1e3:.0f} ms"
+    versus = [
+        f"{name} {results[name].median[whole] * 1e3:.0f} ms "
+        f"({results[name].median[whole] / mine.median[whole]:.2f}x, by minima "
+        f"{results[name].minimum[whole] / mine.minimum[whole]:.2f}x)"
+        for name in others
+    ]
+    if versus:
+        line += f" vs {', '.join(versus)}"
+    memory = " vs ".join(f"{peaks[name] / 2**30:.2f} GB" for name in (OURS, *others))
+    return f"{line}; peak memory {memory}"
+
+
+# The profile.
+
+
+def _profile(
+    net: Any, options: argparse.Namespace, folder: Path, stack: ExitStack
+) -> dict[str, Any]:
+    worker = _ours(net, options, folder, stack)
+    worker.ask("warm")
+    result: dict[str, Any] = worker.ask("profile", repeats=options.repeat)
+    rows = sorted(result["layers"], key=lambda row: -(row[2] + row[3]))
+    whole = result["forward"] + result["backward"]
+    print(f"\n{_title(options)}: forward+backward {whole * 1e3:.1f} ms, by layer")
+    print(f"{'layer':<36}{'type':<18}{'forward ms':>11}{'backward ms':>12}{'share':>8}")
+    for name, kind, forward, backward in rows:
+        _print_row(f"{name:<36}{kind:<18}", forward, backward, whole)
+    inside = [sum(row[column] for row in rows) for column in (2, 3)]
+    between = (max(0.0, result["forward"] - inside[0]), max(0.0, result["backward"] - inside[1]))
+    _print_row(f"{'(between the layers)':<54}", *between, whole)
+    print("\nby type")
+    kinds: dict[str, list[float]] = {}
+    for _, kind, forward, backward in rows:
+        total = kinds.setdefault(kind, [0.0, 0.0])
+        total[0] += forward
+        total[1] += backward
+    for kind, (forward, backward) in sorted(kinds.items(), key=lambda item: -sum(item[1])):
+        _print_row(f"{kind:<54}", forward, backward, whole)
+    return {"net": options.net, "batch": options.batch, "threads": options.threads, **result}
+
+
+def _print_row(label: str, forward: float, backward: float, whole: float) -> None:
+    share = (forward + backward) / whole
+    if share >= 0.0005:
+        print(f"{label}{forward * 1e3:>11.2f}{backward * 1e3:>12.2f}{share:>8.1%}")
+
+
+def _write(path: str, report: dict[str, Any]) -> None:
+    with replacing(path, FireError) as temporary:
+        temporary.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
