@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import ClassVar
 
 from ..backend.base import WeightedPlan, Window
 from ..blob import Blob
-from .base import Layer, register_layer
+from .base import Count, Layer, register_layer
 
 
-@register_layer("Convolution")
+@register_layer("Convolution", "DepthwiseConvolution")
 class Convolution(Layer):
     """top = bottom * weights + bias; several bottoms share the weights."""
 
-    bottoms = (1, None)
-    tops = (1, None)
+    bottoms: ClassVar[Count] = (1, None)
+    tops: ClassVar[Count] = (1, None)
     equal_counts = True
     fuses_relu = True
     transposed = False

@@ -10,14 +10,18 @@ import numpy as np
 from ..blob import Blob
 from .base import Layer
 
-FULL, VALID, BATCH_SIZE, NONE = 0, 1, 2, 3
+FULL, VALID, BATCH_SIZE, NONE, PRE_FIXED = 0, 1, 2, 3, 20001
+LOG_THRESHOLD = 1e-20  # probabilities below it count as this much
 
 
 class Labels:
     """Integer labels of a (outer, classes, inner) score array, read for one pass."""
 
-    def __init__(self, layer: Layer, scores: Blob, labels: Blob, axis: int) -> None:
-        shape = scores.shape
+    def __init__(
+        self, layer: Layer, scores: Blob, labels: Blob, axis: int, flat: bool = False
+    ) -> None:
+        """`flat`: everything from `axis` on counts as classes (the older losses read it so)."""
+        shape = (*scores.shape[:axis], prod(scores.shape[axis:])) if flat else scores.shape
         self.classes = shape[axis]
         self.outer, self.inner = prod(shape[:axis]), prod(shape[axis + 1 :])
         self._layer, self._blob = layer, labels
@@ -45,16 +49,21 @@ class Labels:
         return xp.where(valid, labels, 0), valid
 
 
-def normalization_mode(loss_param: Any) -> int:
-    """The mode, also from the old `normalize` flag."""
-    if not loss_param.HasField("normalization") and loss_param.HasField("normalize"):
+def normalization_mode(loss_param: Any, default: int | None = None) -> int:
+    """The mode, also from the old `normalize` flag; `default` where a layer has its own."""
+    if loss_param.HasField("normalization"):
+        return int(loss_param.normalization)
+    if loss_param.HasField("normalize"):
         return VALID if loss_param.normalize else BATCH_SIZE
-    return int(loss_param.normalization)
+    return int(loss_param.normalization) if default is None else default
 
 
-def normalizer(mode: int, outer: int, inner: int, valid: int) -> float:
-    """What a summed loss is divided by; never less than 1, so an all-ignored batch is no error."""
-    counts = {FULL: outer * inner, VALID: valid, BATCH_SIZE: outer, NONE: 1}
+def normalizer(mode: int, outer: int, inner: int, valid: int, fixed: float = 1.0) -> float:
+    """What a summed loss is divided by; never less than 1, so an all-ignored batch is no error.
+
+    `fixed` is loss_param's pre_fixed_normalizer (Intel Caffe).
+    """
+    counts = {FULL: outer * inner, VALID: valid, BATCH_SIZE: outer, NONE: 1, PRE_FIXED: fixed}
     return float(max(1, counts[mode]))
 
 

@@ -1,0 +1,65 @@
+"""Im2col: the patches a convolution would see, as channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from ..backend.numpy.shifts import shifts
+from ..blob import Blob
+from .base import register_layer
+from .checks import shape_top
+from .convolution import Convolution
+
+
+@register_layer("Im2col")
+class Im2col(Convolution):
+    """Channel c * kernel cells + k of the top is kernel cell k of every window over channel c.
+
+    It takes a convolution's geometry and has no weights.
+    """
+
+    bottoms = (1, 1)
+    tops = (1, 1)
+    fuses_relu = False
+
+    def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self._axis = self.axis(bottom[0], self.param.convolution_param.axis)
+        spatial = len(bottom[0].shape) - self._axis - 1
+        if spatial < 1:
+            self.fail(
+                f"needs at least one axis behind axis {self._axis}, got {list(bottom[0].shape)}"
+            )
+        self._window = self._read_window(spatial)
+
+    def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        shape, at = bottom[0].shape, self._axis
+        into = shape[at + 1 :]
+        out = tuple(self.output_size(size, i) for i, size in enumerate(into))
+        if min(out) < 1:
+            self.fail(
+                f"kernel {list(self._window.kernel)} does not fit into the padded bottom "
+                f"{list(shape)}"
+            )
+        cells = prod(self._window.kernel)
+        shape_top(self, top[0], *shape[:at], shape[at] * cells, *out)
+        self._shifts = shifts(into, out, self._window)
+        self._image = (prod(shape[: at + 1]), *into)
+        self._patches = (self._image[0], cells, *out)
+
+    def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        image = bottom[0].data.reshape(self._image)
+        patches = top[0].data.reshape(self._patches)
+        patches[...] = 0
+        for cell, (outputs, inputs) in enumerate(self._shifts):
+            patches[:, cell][outputs] = image[inputs]
+
+    def backward(
+        self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
+    ) -> None:
+        if propagate_down[0]:
+            image = bottom[0].diff.reshape(self._image)
+            patches = top[0].diff.reshape(self._patches)
+            image[...] = 0
+            for cell, (outputs, inputs) in enumerate(self._shifts):
+                image[inputs] += patches[:, cell][outputs]

@@ -1,0 +1,112 @@
+"""Upsample and Unpooling: values back to where a MAX pooling took them from (SegNet, DeconvNet)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..blob import Blob
+from .base import Layer, register_layer
+from .checks import forbid_in_place, need_axes, need_same_shape, shape_top
+
+
+@register_layer("Upsample", "Unpooling")
+class Upsample(Layer):
+    """top[mask] = bottom, 0 elsewhere; the mask is the second top of a MAX Pooling.
+
+    Without a mask every value fills a block of scale x scale (YOLOv3). The size of the top is
+    upsample_h x upsample_w, or the bottom's times the scale, less one where pad_out says so.
+    """
+
+    bottoms = (1, 2)
+
+    def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        forbid_in_place(self, bottom, top)
+        param = self.param.upsample_param
+        pair = param.HasField("scale_h") + param.HasField("scale_w")
+        if pair == 1 or (pair and param.HasField("scale")):
+            self.fail("give scale, or both scale_h and scale_w")
+        self._scale = (param.scale_h, param.scale_w) if pair else (param.scale, param.scale)
+        if param.HasField("upsample_h") != param.HasField("upsample_w"):
+            self.fail("upsample_h and upsample_w go together")
+        self._sized = param.HasField("upsample_h")
+        pads = (param.pad_out_h, param.pad_out_w)
+        if self._sized:
+            if len(bottom) == 1:
+                self.fail("upsample_h and upsample_w need a mask as second bottom; give scale")
+        elif min(self._scale) < 1:
+            self.fail(f"scale must be at least 1, got {list(self._scale)}")
+        elif any(pad and scale != 2 for pad, scale in zip(pads, self._scale, strict=True)):
+            self.fail(f"pad_out_h and pad_out_w need scale 2, got {list(self._scale)}")
+        elif any(pads) and len(bottom) == 1:
+            self.fail("pad_out_h and pad_out_w need a mask as second bottom")
+
+    def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        need_axes(self, bottom[0], 4, "num, channels, height, width")
+        need_same_shape(self, bottom)
+        param, shape = self.param.upsample_param, bottom[0].shape
+        if self._sized:
+            size = [param.upsample_h, param.upsample_w]
+        else:
+            size = [
+                length * scale - pad
+                for length, scale, pad in zip(
+                    shape[2:], self._scale, (param.pad_out_h, param.pad_out_w), strict=True
+                )
+            ]
+        if min(size) < 1:
+            self.fail(f"its top would be {size[0]} x {size[1]} pixels (bottom {list(shape)})")
+        shape_top(self, top[0], *shape[:2], *size)
+
+    def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        y, x = top[0].data, bottom[0].data
+        if len(bottom) == 1:
+            self._blocks(y)[...] = x[:, :, :, None, :, None]
+            return
+        self._places = self._read(bottom[1], y.shape)
+        y[...] = 0
+        planes = self._planes(y)
+        self.xp.put_along_axis(planes, self._places, x.reshape(self._places.shape), axis=1)
+
+    def _planes(self, large: Any) -> Any:
+        """The top's array with one row per plane."""
+        num, channels, height, width = large.shape
+        return large.reshape(num * channels, height * width)
+
+    def _blocks(self, large: Any) -> Any:
+        """The top's array with each block on axes 3 and 5."""
+        (num, channels, height, width), (h, w) = large.shape, self._scale
+        return large.reshape(num, channels, height // h, h, width // w, w)
+
+    def _read(self, mask: Blob, shape: tuple[int, ...]) -> Any:
+        """Where in its flattened plane of the top each value goes."""
+        num, channels, height, width = mask.shape
+        places = mask.data.astype(np.int64).reshape(num * channels, height * width)
+        wrong = (places < 0) | (places >= shape[2] * shape[3])
+        if wrong.any():
+            plane, at = (int(i[0]) for i in self.xp.nonzero(wrong))
+            self.fail(
+                f'index {int(places[plane, at])} in mask "{mask.name}" (sample '
+                f"{plane // channels}, channel {plane % channels}) is outside the top of "
+                f"{shape[2]} x {shape[3]} pixels; its size must be that of the pooling's bottom"
+            )
+        return places
+
+    def backward(
+        self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
+    ) -> None:
+        if len(bottom) > 1 and propagate_down[1]:  # a mask has no gradient
+            bottom[1].gradient.clear()
+        if not propagate_down[0]:
+            return
+        dy = top[0].diff
+        if len(bottom) == 1:
+            bottom[0].diff[...] = self._blocks(dy).sum(axis=(3, 5))
+            return
+        found = self.xp.take_along_axis(self._planes(dy), self._places, axis=1)
+        bottom[0].diff[...] = found.reshape(bottom[0].shape)
+
+    def allow_force_backward(self, bottom_index: int) -> bool:
+        return bottom_index == 0
