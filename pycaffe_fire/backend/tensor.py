@@ -38,7 +38,7 @@ class Layout:
     @property
     def grid(self) -> tuple[int, int, int, int] | None:
         if len(self.shape) < 2:
-            return (*self.shape, 1, 1, 1, 1)[:4]
+            return (self.shape[0] if self.shape else 1, 1, 1, 1)
         return (self.shape[0], self.shape[1], prod(self.shape[2:]), 1)
 
     def __eq__(self, other: object) -> bool:

@@ -42,7 +42,7 @@ class Parameters:
             p.stop = p.start + p.blob.value.layout.elements
             self.size += -(-(p.stop - p.start) // ALIGNMENT) * ALIGNMENT
         self.gradients: Array | None = None
-        self.weights = lender.weights if lender is not None else self._gather()
+        self.weights: Array = lender.weights if lender is not None else self._gather()
 
     def _gather(self) -> Array:
         weights = self.zeros()

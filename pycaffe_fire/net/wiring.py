@@ -48,7 +48,7 @@ class Wiring:
         self.outputs = list(self._available)
         self._prune_backward()
         lending = lender.parameters if lender else None
-        self.parameters = Parameters(backend, self._parameters, lending)
+        self.parameters: Parameters = Parameters(backend, self._parameters, lending)
 
     # Layers.
 

@@ -69,4 +69,4 @@ class Update(UpdateStep):
             self._rule(self._xp, w, g, *slots, rate * s.lr_mult, *numbers)
 
 
-RULES = {f.__name__: f for f in (sgd, nesterov, adagrad, rmsprop, adadelta, adam)}
+RULES: dict[str, Any] = {f.__name__: f for f in (sgd, nesterov, adagrad, rmsprop, adadelta, adam)}

@@ -127,6 +127,7 @@ class Convolution(WeightedPlan):
                 w.lay_out(wanted)
             w.value.pinned = w.gradient.pinned = True
         stored = w.value.layout
+        assert isinstance(stored, Descriptor)
         self._stored = self._plain_weights if stored.is_plain else stored
 
     def _chosen(self, blob: Blob, primitive_descriptor: int, what: str) -> Descriptor:

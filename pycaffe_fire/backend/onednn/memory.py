@@ -93,7 +93,7 @@ class Descriptor(Layout):
         return Descriptor(self.library, shape, made, Descriptor.contiguous(self.library, shape))
 
     @cached_property
-    def grid(self) -> tuple[int, int, int, int] | None:  # type: ignore[override]
+    def grid(self) -> tuple[int, int, int, int] | None:
         if self.is_plain:
             return super().grid
         if len(self.shape) < 3:
