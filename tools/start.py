@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""From a fresh clone to a running command, with Python alone: makes .venv, installs, runs.
+
+    python3 tools/start.py train    render the digits, train LeNet on them, print its accuracy
+    python3 tools/start.py test     check style and types, run all tests
+
+Nothing is installed outside .venv. Both can be repeated; what is done is not done again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ENVIRONMENT = ROOT / ".venv"
+BIN = ENVIRONMENT / ("Scripts" if os.name == "nt" else "bin")
+LIBGOMP = "libgomp.so.1"
+
+COMMANDS = {
+    "train": [
+        ["fire_data", "digits", "data"],
+        ["fire_train", "--solver", "models/lenet/solver.prototxt"],
+    ],
+    "test": [
+        ["ruff", "check", "."],
+        ["ruff", "format", "--check", "."],
+        ["mypy"],
+        ["python", "-m", "pytest", "-q"],
+    ],
+}
+EXTRAS = {"train": "", "test": "[dev]"}
+
+
+def main() -> int:
+    if len(sys.argv) != 2 or sys.argv[1] not in COMMANDS:
+        print(__doc__)
+        return 2
+    what = sys.argv[1]
+    prepare(EXTRAS[what])
+    warn_about_libgomp()
+    for command in COMMANDS[what]:
+        print("$", " ".join(command), flush=True)
+        status = subprocess.run([BIN / command[0], *command[1:]], cwd=ROOT).returncode
+        if status:
+            return status
+    return 0
+
+
+def prepare(extras: str) -> None:
+    """Make .venv and install the checkout into it, unless just that was done already."""
+    mark = ENVIRONMENT / "installed"
+    wanted = extras + hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    if mark.exists() and wanted in mark.read_text().splitlines():
+        return
+    print(f"Setting up {ENVIRONMENT} (once) ...", flush=True)
+    if not (BIN / "python").exists():
+        try:
+            venv.create(ENVIRONMENT, with_pip=True)
+        except subprocess.CalledProcessError:
+            sys.exit("this Python cannot make virtual environments; on Debian: install python3-venv")
+    pip = [BIN / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if subprocess.run([*pip, "-e", f".{extras}"], cwd=ROOT).returncode:
+        sys.exit("pip could not install the project; its message above says why")
+    with mark.open("a") as file:
+        file.write(wanted + "\n")
+
+
+def warn_about_libgomp() -> None:
+    """oneDNN's wheel needs it, and it has no wheel of its own."""
+    if sys.platform != "linux":
+        return
+    try:
+        ctypes.CDLL(LIBGOMP)
+    except OSError:
+        print(f"{LIBGOMP} is missing, so the slower NumPy ops will be used; on Debian or Ubuntu: "
+              "apt-get install libgomp1")  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())
