@@ -41,15 +41,14 @@ class Embed(Layer):
     def _read(self, blob: Blob) -> Any:
         rows = self.param.embed_param.input_dim
         given = blob.data.reshape(-1)
-        places = given.astype(np.int64)
-        wrong = (places != given) | (places < 0) | (places >= rows)
-        if wrong.any():
-            at = int(self.xp.nonzero(wrong)[0][0])
+        right = (given >= 0) & (given < rows) & (given == self.xp.floor(given))
+        if not right.all():
+            at = int(self.xp.nonzero(~right)[0][0])
             self.fail(
                 f'{float(given[at]):g} at place {at} of "{blob.name}" is not an index below '
                 f"input_dim {rows}"
             )
-        return places
+        return given.astype(np.int64)
 
     def backward(
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
