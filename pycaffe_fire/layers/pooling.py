@@ -57,6 +57,12 @@ class Pooling(Layer):
         sizes = [self._output_size(shape[2 + i], i, window) for i in range(2)]
         if min(sizes) < 1:
             self.fail(f"kernel {list(window.kernel)} does not fit into the bottom {list(shape)}")
+        starts = [(n - 1) * s - p for n, s, p in zip(sizes, window.stride, window.pad, strict=True)]
+        if any(start >= size for start, size in zip(starts, shape[2:], strict=True)):
+            self.fail(  # where Caffe itself gives the lowest number there is, or NaN
+                f"its last window would start beyond the bottom {list(shape)}, because the stride "
+                f"exceeds the kernel; set round_mode: FLOOR"
+            )
         for blob in top:
             blob.reshape(*shape[:2], *sizes)
         self._plan = self.backend.pooling(
@@ -76,7 +82,7 @@ class Pooling(Layer):
             outputs = room // stride + 1
         else:
             outputs = -(-room // stride) + 1
-        if pad and (outputs - 1) * stride >= size + pad:
+        if any(window.pad) and (outputs - 1) * stride >= size + pad:
             outputs -= 1  # the last window would start beyond the image
         return outputs
 

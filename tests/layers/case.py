@@ -14,6 +14,7 @@ import numpy as np
 
 from pycaffe_fire import schema
 from pycaffe_fire.backend.base import Backend
+from pycaffe_fire.blob import Blob
 from pycaffe_fire.errors import FireError, LayerError
 from pycaffe_fire.layers import Context, Layer
 from pycaffe_fire.net import Net
@@ -27,8 +28,8 @@ Fill = str | Callable[[np.random.Generator, Shape], Array]
 class Bad:
     """A change to a row that must be refused with `error`, in words that match `match`.
 
-    The net is built, filled and run forward; the text must name the layer, unless the prototxt
-    itself is refused (error=PrototxtError).
+    The net is built, filled and run forward; the text must name the layer, unless it is not the
+    layer that refuses (the prototxt reader, a blob).
     """
 
     match: str  # a regular expression
@@ -38,6 +39,10 @@ class Bad:
     tops: int | None = None
     in_place: bool = False
     error: type[FireError] = LayerError
+
+    @property
+    def names_layer(self) -> bool:
+        return issubclass(self.error, LayerError)
 
     def applied(self, case: Case) -> Case:
         changes = {
@@ -61,6 +66,8 @@ class Case:
     top_shapes: tuple[Shape, ...] | None = None  # what reshape must make of them
     phase: str = "TRAIN"
     gradients: tuple[int, ...] | None = None  # bottoms that get one; None: all but labels
+    top_gradients: tuple[int, ...] | None = None  # tops that give one; None: all
+    numeric: bool = True  # gradients may be compared with differences
     kinks: tuple[float, ...] = ()  # values that inputs must stay clear of
     in_place: bool = False  # may run in place
     weights: int = 0  # how many weight blobs there are
@@ -80,6 +87,10 @@ class Case:
     def has_labels(self, bottom: int) -> bool:
         fill = self.fill_of(bottom)
         return isinstance(fill, str) and fill.startswith("labels")
+
+    def has_free_values(self, bottom: int) -> bool:
+        """May the values be multiplied by anything? Not labels, nor what a row made itself."""
+        return self.fill_of(bottom) in FILLS
 
     @property
     def wants_gradient(self) -> tuple[int, ...]:
@@ -143,26 +154,74 @@ def _filled(fill: Fill, rng: np.random.Generator, shape: Shape, kinks: Sequence[
 
 
 class Trial:
-    """A net of Inputs and the layer of a row, on one backend."""
+    """A net of Inputs and the layer of a row, on one backend.
 
-    def __init__(self, case: Case, backend: Backend, in_place: bool = False, seed: int = 0) -> None:
+    `behind` puts channelwise convolutions before 4-D bottoms: a fast backend keeps their tops in
+    a layout of its own.
+    """
+
+    def __init__(
+        self, case: Case, backend: Backend, in_place: bool = False, behind: bool = False
+    ) -> None:
         self.case = case
-        self.tops = ["in0"] if in_place else [f"out{i}" for i in range(case.tops)]
-        param = schema.parse_text(net_text(case, self.tops), schema.NetParameter())
+        self.feeds = [
+            f"conv{i}" if behind and len(shape) == 4 and i in case.wants_gradient else f"in{i}"
+            for i, shape in enumerate(case.shapes)
+        ]
+        self.tops = self.feeds[:1] if in_place else [f"out{i}" for i in range(case.tops)]
+        param = schema.parse_text(self.text, schema.NetParameter())
         phase = schema.TRAIN if case.phase == "TRAIN" else schema.TEST
-        self.net = Net(param, phase, backend=backend, context=Context(seed=seed))
-        self.index = len(case.shapes)
+        self.net = Net(param, phase, backend=backend, context=Context())
         if case.has_backward:
             wanted = [i in case.wants_gradient for i in range(len(case.shapes))]
-            self.net.propagate_down[self.index] = wanted
+            self.net.propagate_down[-1] = wanted
         rng = np.random.default_rng(99)
         for i, blob in enumerate(self.layer.blobs):
             fill = case.weight_fill[i if len(case.weight_fill) > 1 else 0]
-            blob.data[...] = _filled(fill, rng, blob.shape, ())
+            blob.data[...] = np.float32(_filled(fill, rng, blob.shape, ()))
+
+    @property
+    def text(self) -> str:
+        """The prototxt."""
+        case = self.case
+        lines = ["force_backward: true"] if case.has_backward else []
+        for i, (shape, feed) in enumerate(zip(case.shapes, self.feeds, strict=True)):
+            dims = " ".join(f"dim: {d}" for d in shape)
+            lines.append(
+                f'layer {{ name: "in{i}" type: "Input" top: "in{i}" input_param {{ shape {{ '
+                f"{dims} }} }} }}"
+            )
+            if feed.startswith("conv"):
+                lines.append(
+                    f'layer {{ name: "{feed}" type: "Convolution" bottom: "in{i}" top: "{feed}" '
+                    f"convolution_param {{ num_output: {shape[1]} group: {shape[1]} "
+                    f"kernel_size: 1 bias_term: false weight_filler {{ value: 0.5 }} }} }}"
+                )
+        ends = [f'bottom: "{f}"' for f in self.feeds] + [f'top: "{t}"' for t in self.tops]
+        lines.append(
+            f'layer {{ name: "layer" type: "{case.type}" {" ".join(ends)} {case.params} }}'
+        )
+        return "\n".join(lines)
 
     @property
     def layer(self) -> Layer:
-        return self.net.layers[self.index]
+        return self.net.layers[-1]
+
+    @property
+    def weights(self) -> list[Array]:
+        """Copies of the weights."""
+        return [np.array(blob.data) for blob in self.layer.blobs]
+
+    @weights.setter
+    def weights(self, values: Sequence[Array]) -> None:
+        for blob, value in zip(self.layer.blobs, values, strict=True):
+            blob.data[...] = value
+
+    @property
+    def learners(self) -> list[Blob]:
+        """The bottoms that want a gradient, then the learned weights."""
+        bottoms = [self.net.blobs[self.feeds[i]] for i in self.case.wants_gradient]
+        return bottoms + [self.layer.blobs[i] for i in self.case.learns]
 
     def put(self, values: Sequence[Array]) -> None:
         for i, value in enumerate(values):
@@ -182,19 +241,25 @@ class Trial:
         self.net.run_forward()
         return [np.array(self.net.blobs[name].data) for name in self.tops]
 
+    def projection(self, tops: Sequence[Array]) -> list[Array]:
+        """Fixed random gradients for the tops: what their weighted sum is differentiated by."""
+        rng = np.random.default_rng(7)
+        signs = [rng.choice([-1.0, 1.0], top.shape) for top in tops]
+        diffs = [np.float32(rng.uniform(0.5, 1.5, s.shape) * s) for s in signs]
+        given = self.case.top_gradients
+        return [d if given is None or i in given else 0 * d for i, d in enumerate(diffs)]
+
     def backward(self, diffs: Sequence[Array]) -> list[Array]:
         """Copies of the wanted gradients of bottoms, then of learned weights.
 
         The bottoms' gradients are poisoned first: a layer must overwrite them.
         """
         for i in self.case.wants_gradient:
-            self.net.blobs[f"in{i}"].diff[...] = np.nan
+            self.net.blobs[self.feeds[i]].diff[...] = np.nan
         for name, diff in zip(self.tops, diffs, strict=True):
             self.net.blobs[name].diff[...] = diff
         self.net.run_backward()
-        bottoms = [self.net.blobs[f"in{i}"] for i in self.case.wants_gradient]
-        weights = [self.layer.blobs[i] for i in self.case.learns]
-        return [np.array(blob.diff) for blob in (*bottoms, *weights)]
+        return [np.array(blob.diff) for blob in self.learners]
 
     def both(self, values: Sequence[Array]) -> list[Array]:
         """Tops, then (where the layer has them) all gradients for one fixed projection."""
@@ -202,25 +267,4 @@ class Trial:
         if not self.case.has_backward:
             return tops
         self.net.clear_param_diffs()
-        return tops + self.backward(projection(tops))
-
-
-def net_text(case: Case, tops: Sequence[str]) -> str:
-    """The prototxt of a Trial."""
-    inputs = "".join(
-        f'layer {{ name: "in{i}" type: "Input" top: "in{i}" input_param {{ shape {{ '
-        f"{' '.join(f'dim: {d}' for d in shape)} }} }} }}\n"
-        for i, shape in enumerate(case.shapes)
-    )
-    ends = [f'bottom: "in{i}"' for i in range(len(case.shapes))] + [f'top: "{t}"' for t in tops]
-    force = "force_backward: true\n" if case.has_backward else ""
-    return (
-        f"{force}{inputs}"
-        f'layer {{ name: "layer" type: "{case.type}" {" ".join(ends)} {case.params} }}'
-    )
-
-
-def projection(tops: Sequence[Array]) -> list[Array]:
-    """Fixed random gradients for the tops: what their weighted sum is differentiated by."""
-    rng = np.random.default_rng(7)
-    return [rng.uniform(0.5, 1.5, t.shape) * rng.choice([-1, 1], t.shape) for t in tops]
+        return tops + self.backward(self.projection(tops))
