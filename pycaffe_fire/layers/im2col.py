@@ -21,7 +21,7 @@ class Im2col(Convolution):
 
     bottoms = (1, 1)
     tops = (1, 1)
-    fuses_relu = False
+    absorbs = ()
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self._axis = self.axis(bottom[0], self.param.convolution_param.axis)
