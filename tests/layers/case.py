@@ -157,11 +157,17 @@ class Trial:
     """A net of Inputs and the layer of a row, on one backend.
 
     `behind` puts channelwise convolutions before 4-D bottoms: a fast backend keeps their tops in
-    a layout of its own.
+    a layout of its own. `relu` names the top of a ReLU behind the layer; with "out0" it runs in
+    place, and a backend may fuse the two.
     """
 
     def __init__(
-        self, case: Case, backend: Backend, in_place: bool = False, behind: bool = False
+        self,
+        case: Case,
+        backend: Backend,
+        in_place: bool = False,
+        behind: bool = False,
+        relu: str = "",
     ) -> None:
         self.case = case
         self.feeds = [
@@ -169,20 +175,22 @@ class Trial:
             for i, shape in enumerate(case.shapes)
         ]
         self.tops = self.feeds[:1] if in_place else [f"out{i}" for i in range(case.tops)]
-        param = schema.parse_text(self.text, schema.NetParameter())
+        text = self._text()
+        if relu:
+            text += f'layer {{ name: "relu" type: "ReLU" bottom: "out0" top: "{relu}" }}'
+            self.tops = [relu]
+        param = schema.parse_text(text, schema.NetParameter())
         phase = schema.TRAIN if case.phase == "TRAIN" else schema.TEST
         self.net = Net(param, phase, backend=backend, context=Context())
         if case.has_backward:
             wanted = [i in case.wants_gradient for i in range(len(case.shapes))]
-            self.net.propagate_down[-1] = wanted
+            self.net.propagate_down[self.index] = wanted
         rng = np.random.default_rng(99)
         for i, blob in enumerate(self.layer.blobs):
             fill = case.weight_fill[i if len(case.weight_fill) > 1 else 0]
             blob.data[...] = np.float32(_filled(fill, rng, blob.shape, ()))
 
-    @property
-    def text(self) -> str:
-        """The prototxt."""
+    def _text(self) -> str:
         case = self.case
         lines = ["force_backward: true"] if case.has_backward else []
         for i, (shape, feed) in enumerate(zip(case.shapes, self.feeds, strict=True)):
@@ -204,8 +212,12 @@ class Trial:
         return "\n".join(lines)
 
     @property
+    def index(self) -> int:
+        return [layer.name for layer in self.net.layers].index("layer")
+
+    @property
     def layer(self) -> Layer:
-        return self.net.layers[-1]
+        return self.net.layers[self.index]
 
     @property
     def weights(self) -> list[Array]:

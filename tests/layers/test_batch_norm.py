@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from case import Case, Trial
+from case import Array, Case, Trial
 
 from pycaffe_fire import schema
+from pycaffe_fire.backend import cpu_backend
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.net import Net
 
@@ -98,7 +99,8 @@ def test_bn_averages_move_by_one_minus_momentum() -> None:
     np.testing.assert_allclose(variance, 0.75 * before[3][0] + 0.25 * x.var((0, 2, 3)))
 
 
-def test_behind_it_layers_may_run_in_place() -> None:
+@pytest.mark.parametrize("phase", [schema.TRAIN, schema.TEST])
+def test_behind_it_layers_may_run_in_place(phase: int) -> None:
     """The usual trio: BatchNorm, then Scale and ReLU in place on its top."""
     text = """
       force_backward: true
@@ -109,17 +111,23 @@ def test_behind_it_layers_may_run_in_place() -> None:
       layer { name: "relu" type: "ReLU" bottom: "%s" top: "%s" }
     """
     results = []
-    for names in (("a", "a", "b", "b", "c"), ("a", "a", "a", "a", "a"), ("in",) * 5):
-        param = schema.parse_text(text % names, schema.NetParameter())
-        net = Net(param, schema.TRAIN, backend=NumPyBackend(dtype=np.float64))
-        rng = np.random.default_rng(0)
-        net.blobs["in"].data[...] = rng.normal(size=(4, 3, 5))
-        net.run_forward()
-        found = [np.array(net.blobs[names[-1]].data)]
-        net.blobs[names[-1]].diff[...] = rng.normal(size=(4, 3, 5))
-        net.run_backward()
-        blobs = (net.blobs["in"], *net.params["scale"])
-        results.append(found + [np.array(blob.diff) for blob in blobs])
+    apart, together, everything = ("a", "a", "b", "b", "c"), ("a",) * 5, ("in",) * 5
+    for names in (apart, together, everything):
+        for backend in (NumPyBackend(dtype=np.float64), cpu_backend(1)):
+            param = schema.parse_text(text % names, schema.NetParameter())
+            results.append(_all_results(Net(param, phase, backend=backend), names[-1]))
     for other in results[1:]:
         for got, want in zip(other, results[0], strict=True):
-            np.testing.assert_allclose(got, want, rtol=1e-12)
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def _all_results(net: Net, top: str) -> list[Array]:
+    rng = np.random.default_rng(0)
+    for blob, value in zip(net.params["bn"], (0.5, 2.0, 1.5), strict=True):
+        blob.data[...] = value
+    net.blobs["in"].data[...] = rng.normal(size=net.blobs["in"].shape)
+    net.run_forward()
+    found = [np.array(net.blobs[top].data)] + [np.array(b.data) for b in net.params["bn"]]
+    net.blobs[top].diff[...] = rng.normal(size=net.blobs["in"].shape)
+    net.run_backward()
+    return found + [np.array(b.diff) for b in (net.blobs["in"], *net.params["scale"])]

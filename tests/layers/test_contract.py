@@ -178,26 +178,14 @@ def test_blocked_layouts_agree_with_plain_ones(case: Case) -> None:
         assert_close(got, want, case.tolerance)
 
 
-FUSING = {name for name in LAYERS if LAYERS[name].fuses_relu}
-
-
-@rows(lambda case: case.type in FUSING and case.tops == 1)
-def test_a_fused_relu_equals_one_that_stands_alone(case: Case) -> None:
-    results = []
-    for top in ("out0", "relu"):
-        relu = f'layer {{ name: "relu" type: "ReLU" bottom: "out0" top: "{top}" }}'
-        text = "\n".join((Trial(case, double()).text, relu))
-        net = Net(schema.parse_text(text, schema.NetParameter()), caffe.TRAIN, backend=fast())
-        for i, value in enumerate(case.values()):
-            net.blobs[f"in{i}"].data[...] = value
-        net.run_forward()
-        found = np.array(net.blobs[top].data)
-        net.blobs[top].diff[...] = Trial(case, double()).projection([found])[0]
-        net.run_backward()
-        gradients = (*(net.blobs[f"in{i}"] for i in case.wants_gradient), *net.params["layer"])
-        results.append([found, *(np.array(blob.diff) for blob in gradients)])
-    assert bool(net.fused) is False
-    assert_close(results[0], results[1], case.tolerance)
+@rows(lambda case: case.has_backward and case.tops == 1)
+def test_a_relu_may_run_in_place_behind_it(case: Case) -> None:
+    apart = Trial(case, double(), relu="relu")
+    values = [np.float32(v) for v in case.values()]
+    want = apart.both(values)
+    if want[0].shape:  # not behind a loss
+        for backend in (double(), fast()):
+            assert_close(Trial(case, backend, relu="out0").both(values), want, case.tolerance)
 
 
 # Batch sizes.
@@ -261,7 +249,7 @@ def test_weight_blobs(case: Case, tmp_path: Path) -> None:
 def test_backward_writes_only_where_asked(case: Case) -> None:
     trial = Trial(case, fast())
     tops = trial.forward(case.values())
-    trial.net.propagate_down[-1] = [False] * len(case.shapes)
+    trial.net.propagate_down[trial.index] = [False] * len(case.shapes)
     trial.layer.param_propagate_down = [False] * len(trial.layer.blobs)
     trial.net.clear_param_diffs()
     for name, diff in zip(trial.tops, trial.projection(tops), strict=True):
