@@ -30,6 +30,7 @@ class LayerError(NetError):
 
     def __init__(self, name: str, kind: str, message: str) -> None:
         super().__init__(f'layer "{name}" ({kind}): {message}')
+        self.layer = name
 
 
 class WeightsError(FireError):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from . import schema
 from .errors import SolverError
 from .layers import LAYERS
-from .solver import Solver
+from .solver import Solver, read_param
 
 
 class _TypedSolver(Solver):
@@ -16,7 +16,7 @@ class _TypedSolver(Solver):
     type: ClassVar[str]
 
     def __init__(self, solver_file: str, **options: Any) -> None:
-        param = schema.read_solver(solver_file)
+        param = read_param(solver_file)
         if param.HasField("type") and param.type != self.type:
             raise SolverError(
                 f'{solver_file} asks for type "{param.type}", not "{self.type}"; use get_solver'

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import schema
-from ..errors import NetError
+from ..errors import LayerError, NetError
 from ..registry import did_you_mean
 
 
@@ -64,9 +64,11 @@ def _producer(
     producers: dict[str, tuple[int, int]], name: str, index: int, layer: Any
 ) -> tuple[int, int]:
     if name not in producers:
-        raise NetError(
-            f'layer "{layer.name}" ({layer.type}): no layer before it makes its bottom {index}, '
-            f'"{name}"{did_you_mean(name, sorted(producers))}'
+        raise LayerError(
+            layer.name,
+            layer.type,
+            f'no layer before it makes its bottom {index}, "{name}"'
+            f"{did_you_mean(name, sorted(producers))}",
         )
     return producers[name]
 

@@ -40,11 +40,12 @@ class Net(Wiring):
         backend: Backend | None = None,
         context: Context | None = None,
         lender: Net | None = None,
+        source: str = "",
     ) -> None:
         if isinstance(phase, str):  # the old order: file, weights, phase
             phase, weights = weights, phase
-        source = network if isinstance(network, str) else ""
-        param = schema.read_net(network) if source else network
+        param = schema.read_net(network) if isinstance(network, str) else network
+        source = network if isinstance(network, str) else source
         if phase is not None:
             param.state.phase = phase
             param.state.level = level

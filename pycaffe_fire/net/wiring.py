@@ -9,8 +9,9 @@ from typing import Any
 from .. import schema
 from ..backend.base import Backend
 from ..blob import Blob, SharedBlob
-from ..errors import FireError, LayerError, NetError
+from ..errors import DataError, FireError, LayerError, NetError
 from ..layers import LAYERS, Context, Layer
+from . import narrate
 from .graph import filter_net, fusions, insert_splits
 from .parameters import Parameter, Parameters
 
@@ -24,7 +25,12 @@ class Wiring:
         self, param: Any, backend: Backend, context: Context, lender: Wiring | None, source: str
     ) -> None:
         self.backend, self.context, self.source = backend, context, source
-        self.param = insert_splits(filter_net(param))
+        self._written, filtered = param, filter_net(param)
+        narrate.begin(self, filtered)
+        try:
+            self.param = insert_splits(filtered)
+        except LayerError as error:
+            raise self._located(error, error.layer) from None
         self.name: str = self.param.name
         self.phase: int = self.param.state.phase
         self.layers: list[Layer] = []
@@ -45,8 +51,10 @@ class Wiring:
         lent = {layer.name: layer.blobs for layer in lender.layers} if lender else {}
         for index in range(len(self.param.layer)):
             self._add_layer(index, lent)
+            narrate.layer(self, index)
         self.outputs = list(self._available)
         self._prune_backward()
+        narrate.end(self)
         lending = lender.parameters if lender else None
         self.parameters: Parameters = Parameters(backend, self._parameters, lending)
 
@@ -56,8 +64,10 @@ class Wiring:
         """`file:line: ` of a layer, where the net came from a file."""
         if not self.source:
             return ""
+        same = [each for each in self._written.layer if each.name == layer]
+        kept = [each for each in filter_net(self._written).layer if each.name == layer]
         try:
-            line = schema.locate(self.source, layer)
+            line = schema.locate(self.source, layer, same.index(kept[0]) if kept else 0)
         except FireError:
             line = None
         return f"{self.source}:{line}: " if line else f"{self.source}: "
@@ -66,10 +76,12 @@ class Wiring:
         param = self.param.layer[index]
         try:
             self._wire_layer(index, param, lent)
-        except LayerError as error:
-            located = LayerError.__new__(LayerError)
-            located.args = (f"{self._where(param.name)}{error}",)
-            raise located from None
+        except (LayerError, DataError) as error:
+            raise self._located(error, param.name) from None
+
+    def _located(self, error: FireError, layer: str) -> FireError:
+        error.args = (f"{self._where(layer)}{error}",)
+        return error
 
     def _wire_layer(self, index: int, param: Any, lent: dict[str, list[Blob]]) -> None:
         if not param.HasField("phase"):

@@ -65,10 +65,10 @@ def layer_lines(text: str) -> dict[str, list[int]]:
     return lines
 
 
-def locate(path: str | os.PathLike[str], layer_name: str) -> int | None:
-    """The line of a file on which a layer of this name first starts, for use in errors."""
-    lines = layer_lines(read_text(path)).get(layer_name)
-    return lines[0] if lines else None
+def locate(path: str | os.PathLike[str], layer_name: str, nth: int = 0) -> int | None:
+    """The line of a file on which the nth layer of this name starts, for use in errors."""
+    lines = layer_lines(read_text(path)).get(layer_name, [])
+    return lines[nth] if nth < len(lines) else None
 
 
 def read_text(path: str | os.PathLike[str]) -> str:

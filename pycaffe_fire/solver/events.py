@@ -19,6 +19,7 @@ class Started:
     batch: int
     leaves: int
     backend: str
+    seed: int
 
 
 @dataclass
@@ -35,10 +36,12 @@ class Trained:
 
 @dataclass
 class Testing:
-    """A test net is about to run."""
+    """A test net is about to run pass number `done` of its `passes`."""
 
     iteration: int
     net: int
+    done: int
+    passes: int
 
 
 @dataclass
@@ -61,13 +64,20 @@ class Saved:
 
 
 @dataclass
+class Evaluated:
+    """The loss after the last update, where that iteration is to be displayed."""
+
+    iteration: int
+    loss: float
+
+
+@dataclass
 class Finished:
-    """The run is over; `loss` is computed once more if the last iteration is to be displayed."""
+    """The run is over, before max_iter if somebody asked for that."""
 
     iteration: int
     early: bool
-    loss: float | None
 
 
-Event = Started | Trained | Testing | Tested | Saved | Finished
+Event = Started | Trained | Testing | Tested | Saved | Evaluated | Finished
 Observer = Callable[[Event], None]

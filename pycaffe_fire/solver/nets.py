@@ -2,25 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import Any, NamedTuple
 
 from .. import schema
 from ..errors import SolverError
 
 
-def _with_state(net: Any, *states: Any, phase: int) -> Any:
+class FoundNet(NamedTuple):
+    """A net the solver asks for, where it was found (as Caffe's log says) and its file, if any."""
+
+    param: Any
+    origin: str
+    path: str
+
+
+def read_param(path: str) -> Any:
+    """A solver prototxt; without a snapshot_prefix, snapshots go beside it under its name."""
+    param = schema.read_solver(path)
+    stem = os.path.splitext(path)[0]
+    if not param.snapshot_prefix:
+        param.snapshot_prefix = stem
+    elif os.path.isdir(param.snapshot_prefix):
+        param.snapshot_prefix = os.path.join(param.snapshot_prefix, os.path.basename(stem))
+    return param
+
+
+def _load(field: str, value: Any) -> FoundNet:
+    """The net in a solver's field: a file's path, or the net itself."""
+    if not isinstance(value, str):
+        return FoundNet(value, field, "")
+    if not os.path.exists(value):
+        raise SolverError(
+            f'{field}: "{value}": no such file, looked from {os.getcwd()} (paths in a solver start '
+            f"at the folder the command runs in)"
+        )
+    return FoundNet(schema.read_net(value), f"{field} file: {value}", value)
+
+
+def _with_state(found: FoundNet, solver: Any, *states: Any, phase: int) -> FoundNet:
     """A copy of the net whose state is `phase` overlaid with its own and the given states."""
-    made = schema.NetParameter()
+    net, made = found.param, schema.NetParameter()
     made.CopyFrom(net)
     made.state.Clear()
     made.state.phase = phase
     for state in (net.state, *states):
         made.state.MergeFrom(state)
     made.state.phase = phase
-    return made
+    if solver.debug_info:
+        made.debug_info = True
+    return found._replace(param=made)
 
 
-def train_net_param(solver: Any, cli_state: Any) -> Any:
+def find_train_net(solver: Any, cli_state: Any) -> FoundNet:
     """The one training net; `cli_state` holds the level and stages of the command line."""
     fields = ["train_net_param", "train_net", "net_param", "net"]
     given = [f for f in fields if solver.HasField(f)]
@@ -29,24 +63,18 @@ def train_net_param(solver: Any, cli_state: Any) -> Any:
             f"the solver needs exactly one of net, net_param, train_net and train_net_param, got "
             f"{' and '.join(given) or 'none'}"
         )
-    value = getattr(solver, given[0])
-    net = schema.read_net(value) if isinstance(value, str) else value
-    made = _with_state(net, solver.train_state, cli_state, phase=schema.TRAIN)
-    made.debug_info = made.debug_info or solver.debug_info
-    return made
+    found = _load(given[0], getattr(solver, given[0]))
+    return _with_state(found, solver, solver.train_state, cli_state, phase=schema.TRAIN)
 
 
-def test_net_params(solver: Any) -> list[Any]:
+def find_test_nets(solver: Any) -> list[FoundNet]:
     """The test nets, in the order of test_iter."""
-    nets = [*solver.test_net_param]
-    nets += [schema.read_net(path) for path in solver.test_net]
-    generic = None
-    if solver.HasField("net_param"):
-        generic = solver.net_param
-    elif solver.HasField("net"):
-        generic = schema.read_net(solver.net) if len(solver.test_iter) > len(nets) else None
-    if generic is not None:
-        nets += [generic] * (len(solver.test_iter) - len(nets))
+    nets = [_load("test_net_param", net) for net in solver.test_net_param]
+    nets += [_load("test_net", path) for path in solver.test_net]
+    generic = next((f for f in ("net_param", "net") if solver.HasField(f)), None)
+    if generic and len(solver.test_iter) > len(nets):
+        found = _load(generic, getattr(solver, generic))
+        nets += [found] * (len(solver.test_iter) - len(nets))
     if len(nets) != len(solver.test_iter):
         raise SolverError(
             f"test_iter must be given once per test net: {len(nets)} net(s), "
@@ -62,9 +90,7 @@ def test_net_params(solver: Any) -> list[Any]:
             f"{len(solver.test_state)}"
         )
     states = solver.test_state or [schema.NetState()] * len(nets)
-    made = [
-        _with_state(net, state, phase=schema.TEST) for net, state in zip(nets, states, strict=True)
+    return [
+        _with_state(found, solver, state, phase=schema.TEST)
+        for found, state in zip(nets, states, strict=True)
     ]
-    for net in made:
-        net.debug_info = net.debug_info or solver.debug_info
-    return made

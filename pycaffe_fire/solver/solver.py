@@ -20,8 +20,8 @@ from ..layers import Context
 from ..net import Net, debug
 from ..parallel.communicator import Communicator, SerialCommunicator
 from ..parallel.leaves import Leaves, Output, output_names, output_values
-from .events import Event, Finished, Observer, Saved, Started, Tested, Testing, Trained
-from .nets import test_net_params, train_net_param
+from .events import Evaluated, Event, Finished, Observer, Saved, Started, Tested, Testing, Trained
+from .nets import FoundNet, find_test_nets, find_train_net, read_param
 from .rates import learning_rate, passed_steps
 from .rules import RULES
 
@@ -54,9 +54,7 @@ class Solver:
         share_gradients: bool = False,
         observers: Iterable[Observer] = (),
     ) -> None:
-        self.param = schema.read_solver(param) if isinstance(param, str) else param
-        if isinstance(param, str) and not self.param.snapshot_prefix:
-            self.param.snapshot_prefix = os.path.splitext(param)[0]
+        self.param = read_param(param) if isinstance(param, str) else param
         self.observers = list(observers)
         self.iter = 0
         self.lr = 0.0
@@ -68,19 +66,23 @@ class Solver:
         self.backend = backend or default_backend()
         self.communicator = communicator or SerialCommunicator()
         state = schema.NetState(level=level, stage=list(stages))
-        train = train_net_param(self.param, state)
+        if log.isEnabledFor(logging.INFO):
+            log.info("Initializing solver from parameters: \n%s", schema.to_text(self.param))
+        train = find_train_net(self.param, state)
+        how = "from" if train.path else "specified in"
+        log.info("Creating training net %s %s", how, train.origin)
         self.leaves = Leaves(
-            lambda kind, context, lender: Net(train, backend=kind, context=context, lender=lender),
+            lambda kind, context, lender: _build(train, kind, context, lender),
             self.backend, self.communicator, leaves, self.seed, self.param.iter_size,
         )  # fmt: skip
         self.net = self.leaves.net
         if share_gradients:
             for net in self.leaves.nets:
                 net.share_gradients()
-        self.test_nets = [
-            Net(p, backend=self.backend, context=Context(self.seed), lender=self.net)
-            for p in test_net_params(self.param)
-        ]
+        self.test_nets: list[Net] = []
+        for found in find_test_nets(self.param):
+            log.info("Creating test net (#%d) specified by %s", len(self.test_nets), found.origin)
+            self.test_nets.append(_build(found, self.backend, Context(self.seed), self.net))
         items = self.net.parameters.items
         self.history: list[Array] = [
             self.net.parameters.zeros() for _ in range(self.rule.slots)
@@ -90,6 +92,7 @@ class Solver:
         self._losses: deque[float] = deque(maxlen=self.param.average_loss)
         for path in self.param.weights:
             self.load_weights(path)
+        log.info("Solver scaffolding done.")
 
     def _check(self) -> None:
         p = self.param
@@ -114,7 +117,7 @@ class Solver:
         self._tell(
             Started(
                 self.net.name, self.param, self.iter, self.batch_size, self.leaves.count,
-                self.backend.describe(),
+                self.backend.describe(), self.seed,
             )
         )  # fmt: skip
         self.step(self.param.max_iter - self.iter)
@@ -122,15 +125,14 @@ class Solver:
         if p.snapshot_after_train and not (p.snapshot and self.iter % p.snapshot == 0):
             self.snapshot()
         if self.stopped_early:
-            self._tell(Finished(self.iter, True, None))
+            self._tell(Finished(self.iter, True))
             return
-        loss = None
         if p.display and self.iter % p.display == 0:
             self.net.context.step, self.net.context.leaf = self.iter * p.iter_size, self._first_leaf
-            loss = self._smooth(self.net.run_forward())
+            self._tell(Evaluated(self.iter, self._smooth(self.net.run_forward())))
         if p.test_interval and self.iter % p.test_interval == 0:
             self.test_all()
-        self._tell(Finished(self.iter, False, loss))
+        self._tell(Finished(self.iter, False))
 
     @property
     def _first_leaf(self) -> int:
@@ -155,10 +157,15 @@ class Solver:
                 if self.stopped_early:
                     break
             self._iterate()
-            action = self.requested_action()
-            if (p.snapshot and self.iter % p.snapshot == 0) or action is Action.SNAPSHOT:
-                self.snapshot()
-            self.stopped_early = self.stopped_early or action is Action.STOP
+            self._obey(snapshot_due=bool(p.snapshot) and self.iter % p.snapshot == 0)
+
+    def _obey(self, snapshot_due: bool = False) -> None:
+        """Do what is due and what was asked from outside since the last look."""
+        action = self.requested_action()
+        if snapshot_due or action is Action.SNAPSHOT:
+            self.snapshot()
+        if action is Action.STOP:
+            self.stopped_early = True
 
     def _iterate(self) -> None:
         began = time.perf_counter()
@@ -206,13 +213,14 @@ class Solver:
     def test(self, index: int) -> None:
         """Average a test net's outputs over its test_iter passes."""
         net, passes = self.test_nets[index], self.param.test_iter[index]
-        self._tell(Testing(self.iter, index))
         totals: list[float] | None = None
         loss = 0.0
-        for _ in range(passes):
-            if self.requested_action() is Action.STOP:
-                self.stopped_early = True
+        for done in range(passes):
+            self._obey()
+            if self.stopped_early:
+                log.info("Test interrupted.")
                 return
+            self._tell(Testing(self.iter, index, done, passes))
             loss += net.run_forward()
             net.context.step += 1
             values = output_values(net)
@@ -289,6 +297,10 @@ class Solver:
         self.leaves.close()
         for net in self.test_nets:
             net.close()
+
+
+def _build(found: FoundNet, backend: Backend, context: Context, lender: Net | None) -> Net:
+    return Net(found.param, backend=backend, context=context, lender=lender, source=found.path)
 
 
 def recorded_seed(path: str) -> int | None:
