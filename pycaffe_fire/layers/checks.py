@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..blob import Blob
-from ..errors import NetError
+from ..errors import LayerError, NetError
 from .base import Layer
 
 
@@ -20,6 +21,16 @@ def shape_top(layer: Layer, top: Blob, *shape: int) -> None:
     """Reshape a top; a shape that cannot be is the layer's error, found before any allocation."""
     try:
         top.reshape(*shape)
+    except NetError as error:
+        layer.fail(str(error))
+
+
+def add_weights(layer: Layer, shape: Sequence[int], filler: Any) -> Blob:
+    """The layer's next weight blob; a shape that cannot be is the layer's error."""
+    try:
+        return layer.add_param(shape, filler)
+    except LayerError:
+        raise
     except NetError as error:
         layer.fail(str(error))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..blob import Blob
 from .base import Layer, register_layer
-from .checks import shape_top
+from .checks import add_weights, shape_top
 from .scatter import add_rows
 
 
@@ -24,7 +24,7 @@ class Embed(Layer):
                 f"num_output and input_dim must be at least 1, got {param.num_output} and "
                 f"{param.input_dim}"
             )
-        self.add_param((param.input_dim, param.num_output), param.weight_filler)
+        add_weights(self, (param.input_dim, param.num_output), param.weight_filler)
         if param.bias_term:
             self.add_param((param.num_output,), param.bias_filler)
 

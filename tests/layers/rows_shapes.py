@@ -114,6 +114,10 @@ ROWS = [
             Bad("nan at place 0", fill=(lambda _, s: np.full(s, np.nan),)),
             Bad("num_output and input_dim must be", "embed_param { num_output: 3 }"),
             Bad("num_output and input_dim must be", "embed_param { input_dim: 3 }"),
+            Bad(
+                "more than Caffe's limit",
+                f"embed_param {{ num_output: {HUGE} input_dim: {HUGE} }}",
+            ),
         ),
     ),
     Case(
@@ -246,6 +250,10 @@ ROWS = [
         bad=(
             Bad("must be at least 1, got", "parameter_param { shape { dim: 2 dim: 0 } }"),
             Bad("must be at least 1, got", "parameter_param { shape { dim: -1 } }"),
+            Bad(
+                "more than Caffe's limit",
+                f"parameter_param {{ shape {{ dim: {HUGE} dim: {HUGE} }} }}",
+            ),
         ),
     ),
     Case(
