@@ -94,11 +94,27 @@ class JoinPlan(ABC):
     """An op with several inputs and one output."""
 
     @abstractmethod
-    def forward(self) -> None: ...
+    def forward(self, activate: bool = True) -> None:
+        """Run; `activate=False` leaves out a fused ReLU."""
 
     @abstractmethod
     def backward(self, wanted: Sequence[bool]) -> None:
         """Write the gradients of the inputs that want one."""
+
+
+class NormPlan(ABC):
+    """Batch normalisation with its statistics, one number per channel."""
+
+    mean: Tensor
+    variance: Tensor
+
+    @abstractmethod
+    def forward(self) -> None:
+        """Computes `mean` and `variance` of the batch, or uses them if they are global."""
+
+    @abstractmethod
+    def backward(self, data: bool, scale: bool, shift: bool) -> None:
+        """Write the input's gradient, add to those of scale and shift."""
 
 
 class WeightedPlan(ABC):
@@ -214,6 +230,20 @@ class Backend(ABC):
     @abstractmethod
     def dropout(self, x: Blob, y: Blob, ratio: float, scale: float) -> MaskedPlan:
         """y = x * scale where a uniform draw per element is >= ratio, else 0; may be in place."""
+
+    @abstractmethod
+    def batch_norm(
+        self, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None, eps: float,
+        global_stats: bool, relu: bool,
+    ) -> NormPlan:
+        """y = (x - mean) / sqrt(variance + eps) per channel (axis 1), then * scale + shift and
+        ReLU where asked; x and y may be one blob: its input is kept for backward."""  # fmt: skip
+
+    @abstractmethod
+    def weighted_sum(
+        self, xs: Sequence[Blob], y: Blob, coefficients: Sequence[float], relu: float | None
+    ) -> JoinPlan:
+        """y = sum of coefficient * x, then ReLU with slope `relu` if given."""
 
     @abstractmethod
     def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> JoinPlan:

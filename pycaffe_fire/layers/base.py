@@ -49,7 +49,9 @@ class Layer:
     equal_counts: ClassVar[bool] = False  # as many tops as bottoms
     auto_tops: ClassVar[bool] = False  # missing tops are added without a name (losses)
     default_loss_weight: ClassVar[float] = 0.0
-    fuses_relu: ClassVar[bool] = False
+    # Types of in-place layers behind this one whose work its own ops can do, in that order.
+    absorbs: ClassVar[tuple[str, ...]] = ()
+    absorbs_backward: ClassVar[bool] = False
 
     def __init__(self, param: Any, phase: int, backend: Backend, context: Context) -> None:
         self.param = param
@@ -63,8 +65,9 @@ class Layer:
         self.donors: Sequence[Blob] = ()
         self.param_propagate_down: list[bool] = []
         self.loss_weights: list[float] = []
-        self.fused_relu: float | None = None
-        self.activate = True
+        self.follower_params: list[Any] = []
+        self.followers: list[Layer] = []
+        self.leads = False  # does this pass do the followers' work?
         self._planned: list[Layout] = []
 
     # For subclasses to override.
@@ -117,6 +120,12 @@ class Layer:
             )
         blob.value = donor.value
         blob.gradient.lay_out(donor.value.layout)
+
+    @property
+    def fused_relu(self) -> float | None:
+        """The slope of a ReLU among the followers."""
+        relus = [p.relu_param.negative_slope for p in self.follower_params if p.type == "ReLU"]
+        return relus[0] if relus else None
 
     def draw(self, num: int) -> Draw:
         """Random numbers for this pass, for `num` samples of this leaf."""

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import schema
+from ..backend.base import NormPlan
 from ..blob import Blob
 from .base import Neuron, is_train, register_layer
-from .moments import CHANNELWISE, by_channel, moments, through_moments
 
 FORKS = {"scale_bias": "NVIDIA", "relu": "Intel"}  # fields that would change the output
 
@@ -20,6 +20,9 @@ class BatchNorm(Neuron):
     The blobs hold sums of means and variances that fade by moving_average_fraction, and the sum
     of the weights to divide them by; they are no parameters to learn.
     """
+
+    absorbs = ("Scale", "ReLU")
+    absorbs_backward = True
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.batch_norm_param
@@ -46,24 +49,40 @@ class BatchNorm(Neuron):
         channels, shape = self.blobs[0].count, bottom[0].shape
         if (1 if len(shape) == 1 else shape[1]) != channels:
             self.fail(f"has statistics of {channels} channels, got a bottom {list(shape)}")
+        if top[0] is not bottom[0]:
+            top[0].lay_out(bottom[0].value.layout)
+        self._plans: dict[bool, NormPlan] = {}
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        x = by_channel(bottom[0].data, bottom[0])
+        plan = self._plan_for(bottom, top)
         if self._use_global:
-            mean, variance = self._averages()
-        else:
-            mean, variance = moments(x, CHANNELWISE)
-            self._remember(mean, variance, x.size // max(self.blobs[0].count, 1))
-        self._deviation = self.xp.sqrt(variance + self.param.batch_norm_param.eps)
-        normed = (x - mean) / self._deviation
-        # Layers behind it may run in place, so that the top cannot be relied on in backward.
-        self._normed = None if self._use_global else normed
-        top[0].data[...] = normed.reshape(top[0].shape)
+            plan.mean.array[...], plan.variance.array[...] = self._averages()
+        plan.forward()
+        if not self._use_global:
+            samples = bottom[0].count // max(self.blobs[0].count, 1)
+            self._remember(plan.mean.array, plan.variance.array, samples)
+
+    def _plan_for(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> NormPlan:
+        """The plan with or without the work of the layers behind it; made when first needed,
+        because their weights come into being after this layer was reshaped."""
+        if self.leads not in self._plans:
+            scale, shift = self._absorbed() if self.leads else (None, None)
+            self._plans[self.leads] = self.backend.batch_norm(
+                bottom[0], top[0], scale, shift, self.param.batch_norm_param.eps,
+                self._use_global, self.leads and self.fused_relu is not None,
+            )  # fmt: skip
+        return self._plans[self.leads]
+
+    def _absorbed(self) -> tuple[Blob | None, Blob | None]:
+        """The factors and offsets of a Scale layer among the followers."""
+        if not self.followers or self.followers[0].type != "Scale":
+            return None, None
+        return (*self.followers[0].blobs, None)[0], (*self.followers[0].blobs, None)[1]
 
     def _averages(self) -> tuple[Any, Any]:
         total, variances, weight = (blob.data for blob in self.blobs)
         factor = self.xp.where(weight == 0, 0, 1 / self.xp.where(weight == 0, 1, weight))
-        return (total * factor).reshape(1, -1, 1), (variances * factor).reshape(1, -1, 1)
+        return total * factor, variances * factor
 
     def _remember(self, mean: Any, variance: Any, samples: int) -> None:
         """Caffe's bookkeeping: old sums fade, the variance is the unbiased one."""
@@ -77,11 +96,8 @@ class BatchNorm(Neuron):
     def backward(
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
     ) -> None:
-        if not propagate_down[0]:
-            return
-        dy = by_channel(top[0].diff, top[0])
-        if self._normed is None:
-            dx = dy / self._deviation
-        else:
-            dx = through_moments(dy, self._normed, self._deviation, CHANNELWISE)
-        bottom[0].diff[...] = dx.reshape(bottom[0].shape)
+        learns = [False, False]
+        if self.leads and self.followers and self.followers[0].type == "Scale":
+            learns = [*self.followers[0].param_propagate_down, False][:2]
+        if propagate_down[0] or any(learns):
+            self._plans[self.leads].backward(propagate_down[0], *learns)

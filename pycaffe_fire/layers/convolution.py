@@ -18,7 +18,7 @@ class Convolution(Layer):
     bottoms: ClassVar[Count] = (1, None)
     tops: ClassVar[Count] = (1, None)
     equal_counts = True
-    fuses_relu = True
+    absorbs = ("ReLU",)
     transposed = False
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
@@ -112,7 +112,7 @@ class Convolution(Layer):
         for plan, folded in self._plans:
             if folded:
                 folded.before_forward()
-            plan.forward(self.activate)
+            plan.forward(self.leads)
             if folded:
                 folded.after_forward()
 

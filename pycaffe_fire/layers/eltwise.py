@@ -10,14 +10,6 @@ from ..blob import Blob
 from .base import Layer, register_layer
 
 
-def weighted_sum(arrays: Sequence[Any], coefficients: Sequence[float]) -> Any:
-    """A new array."""
-    total = coefficients[0] * arrays[0]
-    for array, coefficient in zip(arrays[1:], coefficients[1:], strict=True):
-        total += array if coefficient == 1 else coefficient * array
-    return total
-
-
 def maximum(xp: Any, arrays: Sequence[Any]) -> tuple[Any, Any]:
     """The largest values and whose they are; of equals Caffe takes the second, then the first."""
     winner = xp.where(arrays[0] > arrays[1], 0, 1)
@@ -33,6 +25,7 @@ class Eltwise(Layer):
     """top = product, sum of coeff * bottom, or maximum of the bottoms."""
 
     bottoms = (2, None)
+    absorbs = ("ReLU",)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.eltwise_param
@@ -53,29 +46,37 @@ class Eltwise(Layer):
             self.fail(f"all bottoms must have one shape, got {names}")
         if top[0] is not bottom[0]:
             top[0].reshape_like(bottom[0])
+        if self._operation == "SUM":
+            self._sum = self.backend.weighted_sum(
+                bottom, top[0], self._coefficients, self.fused_relu
+            )
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        arrays = [blob.data for blob in bottom]
         if self._operation == "SUM":
-            result = weighted_sum(arrays, self._coefficients)
-        elif self._operation == "MAX":
+            self._sum.forward(self.leads)
+            return
+        arrays = [blob.data for blob in bottom]
+        if self._operation == "MAX":
             result, self._winner = maximum(self.xp, arrays)
         else:
             result = arrays[0] * arrays[1]
             for array in arrays[2:]:
                 result *= array
+        if self.leads and self.fused_relu is not None:
+            result = self.xp.where(result > 0, result, self.fused_relu * result)
         top[0].data[...] = result
 
     def backward(
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
     ) -> None:
+        if self._operation == "SUM":
+            self._sum.backward(propagate_down)
+            return
         dy = top[0].diff
         for i in reversed(range(len(bottom))):  # in place, the first bottom's gradient is dy itself
             if not propagate_down[i]:
                 continue
-            if self._operation == "SUM":
-                bottom[i].diff[...] = self._coefficients[i] * dy
-            elif self._operation == "MAX":
+            if self._operation == "MAX":
                 bottom[i].diff[...] = self.xp.where(self._winner == i, dy, 0)
             else:
                 bottom[i].diff[...] = dy * self._other_factors(i, top, bottom)

@@ -13,7 +13,7 @@ from .base import Layer, register_layer
 class InnerProduct(Layer):
     """top = bottom weights^T + bias, with the bottom flattened from `axis` on."""
 
-    fuses_relu = True
+    absorbs = ("ReLU",)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.inner_product_param
@@ -40,7 +40,7 @@ class InnerProduct(Layer):
         )
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        self._plan.forward(self.activate)
+        self._plan.forward(self.leads)
 
     def backward(
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]

@@ -121,24 +121,39 @@ def _add_split(net: Any, layer: str, blob: str, index: int, count: int, loss_wei
             split.loss_weight.append(loss_weight if k == 0 else 0.0)
 
 
-def fusions(net: Any, fusible: set[str]) -> dict[int, int]:
-    """Which layers can swallow the in-place ReLU behind them: {layer index: ReLU index}.
+def fusions(net: Any, absorbs: dict[str, tuple[str, ...]]) -> dict[int, tuple[int, ...]]:
+    """Which layers can do the work of the in-place layers behind them: {leader: followers}.
 
-    After splits are inserted, the first reader of a blob is its only one, so an in-place ReLU can
-    be fused into its producer wherever the two stand.
+    `absorbs` says for each leading type which types it can absorb, in that order, each at most
+    once. After splits are inserted the first reader of a blob is its only one, so an in-place
+    layer can join its producer wherever the two stand.
     """
-    makers: dict[str, int] = {}
-    fused: dict[int, int] = {}
+    leader_of: dict[str, int] = {}
+    groups: dict[int, tuple[int, ...]] = {}
     for i, layer in enumerate(net.layer):
-        in_place_relu = (
-            layer.type == "ReLU"
-            and list(layer.bottom) == list(layer.top)
-            and layer.relu_param.negative_slope >= 0
-        )
-        if in_place_relu:
-            maker = makers.get(layer.bottom[0])
-            if maker is not None and net.layer[maker].type in fusible and maker not in fused:
-                fused[maker] = i
+        in_place = len(layer.bottom) == 1 and list(layer.bottom) == list(layer.top)
+        leader = leader_of.get(layer.bottom[0]) if in_place else None
+        if leader is not None and _joins(net, layer, leader, groups, absorbs):
+            groups[leader] = (*groups.get(leader, ()), i)
+            continue
         for name in layer.top:
-            makers[name] = i
-    return fused
+            leader_of.pop(name, None)
+        if layer.type in absorbs and len(layer.top) == 1:
+            leader_of[layer.top[0]] = i
+    return groups
+
+
+def _joins(
+    net: Any, layer: Any, leader: int, groups: dict[int, tuple[int, ...]],
+    absorbs: dict[str, tuple[str, ...]],
+) -> bool:  # fmt: skip
+    order = absorbs[net.layer[leader].type]
+    behind = [net.layer[leader].type, *(net.layer[f].type for f in groups.get(leader, ()))][-1]
+    still = order[order.index(behind) + 1 :] if behind in order else order
+    if layer.type not in still:
+        return False
+    if layer.type == "ReLU":
+        leaky = layer.relu_param.negative_slope
+        return bool(leaky >= 0 if order == ("ReLU",) else leaky == 0)
+    scale = layer.scale_param  # one factor per channel is what a normalisation can absorb
+    return bool(scale.axis == 1 and scale.num_axes == 1)

@@ -58,7 +58,6 @@ class Net(Wiring):
         }
         self.after_backward: list[Callable[[int], None]] = []
         self._standalone = context is None
-        self._relu_of = {relu: maker for maker, relu in self.fused.items()}
         self._loss_tops = [
             (i, blob, weight)
             for i, layer in enumerate(self.layers)
@@ -83,10 +82,10 @@ class Net(Wiring):
             layer, bottom, top = self.layers[i], self.bottoms[i], self.tops[i]
             if layer.stale(bottom):
                 layer.plan(bottom, top)
-            if self._relu_of.get(i, -1) >= start:
-                continue  # its producer, in this range, did it
-            if i in self.fused:
-                layer.activate = self.fused[i] <= last
+            leader = self.leader_of.get(i, -1)
+            if leader >= start and self.layers[leader].leads:
+                continue  # its leader, in this range, did it
+            layer.leads = i in self.groups and self.groups[i][-1] <= last
             layer.forward(bottom, top)
             for blob, weight in self._losses_at.get(i, ()):
                 loss += weight * float(blob.data.sum())
@@ -100,7 +99,9 @@ class Net(Wiring):
             self.parameters.bind_gradients()
         first = len(self.layers) - 1 if start is None else start
         for i in range(first, end - 1, -1):
-            if self.need_backward[i]:
+            leader = self.layers[self.leader_of[i]] if i in self.leader_of else None
+            done = leader is not None and leader.leads and leader.absorbs_backward
+            if self.need_backward[i] and not done:
                 self.layers[i].backward(self.tops[i], self.propagate_down[i], self.bottoms[i])
                 if self.param.debug_info:
                     debug.backward(self, i)

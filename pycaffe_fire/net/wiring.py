@@ -45,9 +45,10 @@ class Wiring:
         self._parameters: list[Parameter] = []
         self._owners: dict[str, tuple[Parameter, str]] = {}
         self._shared_names = self._count_shared_names()
-        fuse = not self.param.debug_info
-        fusible = {name for name in LAYERS if LAYERS[name].fuses_relu} if fuse else set()
-        self.fused = fusions(self.param, fusible)
+        # debug_info shows what every single layer does, so there nothing is fused.
+        types = () if self.param.debug_info else (n for n in LAYERS if LAYERS[n].absorbs)
+        self.groups = fusions(self.param, {name: LAYERS[name].absorbs for name in types})
+        self.leader_of = {f: leader for leader, group in self.groups.items() for f in group}
         lent = {layer.name: layer.blobs for layer in lender.layers} if lender else {}
         for index in range(len(self.param.layer)):
             self._add_layer(index, lent)
@@ -55,6 +56,7 @@ class Wiring:
         self.outputs = list(self._available)
         self._prune_backward()
         narrate.end(self)
+        self._dissolve_groups()
         lending = lender.parameters if lender else None
         self.parameters: Parameters = Parameters(backend, self._parameters, lending)
 
@@ -99,8 +101,9 @@ class Wiring:
         self.layers.append(layer)
         self.bottoms.append(bottom)
         self.tops.append(top)
-        if index in self.fused:
-            layer.fused_relu = self.param.layer[self.fused[index]].relu_param.negative_slope
+        layer.follower_params = [self.param.layer[i] for i in self.groups.get(index, ())]
+        if index in self.leader_of:
+            self.layers[self.leader_of[index]].followers.append(layer)
         layer.check_counts(bottom, top)
         layer.setup(bottom, top)
         needs |= self._adopt_weights(layer, param)
@@ -238,6 +241,14 @@ class Wiring:
                     skip.add(id(blob))
         if self.param.force_backward:
             self._force_backward()
+
+    def _dissolve_groups(self) -> None:
+        """A leader that would do its followers' backward, but has none itself, leads nobody."""
+        for leader, group in list(self.groups.items()):
+            idle = self.layers[leader].absorbs_backward and not self.need_backward[leader]
+            if idle and any(self.need_backward[i] for i in group):
+                del self.groups[leader]
+                self.leader_of = {f: n for f, n in self.leader_of.items() if n != leader}
 
     def _force_backward(self) -> None:
         for i, layer in enumerate(self.layers):

@@ -269,7 +269,7 @@ class Solver:
         )
 
     def restore(self, path: str) -> None:
-        """Go on from a .solverstate, Caffe's or ours: iteration, history, weights, data position."""
+        """Go on from a .solverstate, Caffe's or ours: iteration, history, weights and data."""
         state = schema.read_state(path)
         parameters = self.net.parameters
         count = len(parameters.items)

@@ -76,7 +76,7 @@ def rmsprop(w: Any, g: Any, h: Any, starts: Any, stops: Any, rates: Any, decays:
 @parallel_jit
 def adadelta(w: Any, g: Any, h: Any, u: Any, starts: Any, stops: Any, rates: Any, decays: Any,
              l1: Any, scale: Any, delta: Any, momentum: Any) -> None:  # fmt: skip
-    """h = m h + (1-m) g^2; v = g sqrt((u + delta) / (h + delta)); u = m u + (1-m) v^2; w -= rate v"""
+    """h = m h + (1-m) g^2; v = g sqrt((u + delta)/(h + delta)); u = m u + (1-m) v^2; w -= rate v"""
     for block in prange(starts.size):
         rate, decay = rates[block], decays[block]
         for i in range(starts[block], stops[block]):
@@ -89,7 +89,8 @@ def adadelta(w: Any, g: Any, h: Any, u: Any, starts: Any, stops: Any, rates: Any
 
 @parallel_jit
 def adam(w: Any, g: Any, m: Any, v: Any, starts: Any, stops: Any, rates: Any, decays: Any,
-         l1: Any, scale: Any, beta1: Any, beta2: Any, correction: Any, delta: Any) -> None:  # fmt: skip
+         l1: Any, scale: Any, beta1: Any, beta2: Any, correction: Any,
+         delta: Any) -> None:  # fmt: skip
     """m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; w -= rate correction m / (sqrt(v) + delta)"""
     for block in prange(starts.size):
         rate, decay = rates[block] * correction, decays[block]

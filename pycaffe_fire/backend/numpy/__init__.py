@@ -14,6 +14,7 @@ from ..base import (
     Draw,
     JoinPlan,
     MaskedPlan,
+    NormPlan,
     Plan,
     PoolingPlan,
     Segment,
@@ -24,6 +25,7 @@ from ..base import (
 from ..tensor import Array, Tensor
 from .activation import ReLU
 from .add import Sum
+from .batch_norm import BatchNorm
 from .concat import Concat
 from .convolution import Convolution
 from .dropout import Dropout
@@ -31,6 +33,7 @@ from .inner_product import InnerProduct
 from .lrn import LRN
 from .pooling import Pooling
 from .update import Update
+from .weighted_sum import WeightedSum
 
 
 class NumPyBackend(Backend):
@@ -87,6 +90,17 @@ class NumPyBackend(Backend):
 
     def dropout(self, x: Blob, y: Blob, ratio: float, scale: float) -> MaskedPlan:
         return Dropout(self, x, y, ratio, scale)
+
+    def batch_norm(
+        self, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None, eps: float,
+        global_stats: bool, relu: bool,
+    ) -> NormPlan:  # fmt: skip
+        return BatchNorm(self, x, y, scale, shift, eps, global_stats, relu)
+
+    def weighted_sum(
+        self, xs: Sequence[Blob], y: Blob, coefficients: Sequence[float], relu: float | None
+    ) -> JoinPlan:
+        return WeightedSum(self, xs, y, coefficients, relu)
 
     def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> JoinPlan:
         return Concat(self, xs, y, axis)

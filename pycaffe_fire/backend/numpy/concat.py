@@ -20,7 +20,7 @@ class Concat(JoinPlan):
         self.xs, self.y, self.axis = list(xs), y, axis
         y.lay_out(backend.plain_layout(y.shape))
 
-    def forward(self) -> None:
+    def forward(self, activate: bool = True) -> None:
         for x, part in zip(self.xs, self._parts(self.y.data), strict=True):
             part[...] = x.data
 

@@ -13,6 +13,7 @@ from ...blob import Blob
 from ..base import (
     JoinPlan,
     MaskedPlan,
+    NormPlan,
     Plan,
     PoolingPlan,
     Segment,
@@ -26,6 +27,7 @@ from ..numpy import NumPyBackend
 from ..tensor import Array, Tensor
 from .activation import ReLU
 from .add import Sum
+from .batch_norm import BatchNorm
 from .concat import Concat
 from .convolution import Convolution
 from .dropout import Dropout
@@ -35,6 +37,7 @@ from .lrn import LRN
 from .memory import Descriptor, OneDNNTensor, Program, Workspace
 from .pooling import Pooling
 from .update import Update
+from .weighted_sum import WeightedSum
 
 
 @cache
@@ -145,6 +148,21 @@ class OneDNNBackend(NumPyBackend):
         if not Dropout.supports(x):
             return super().dropout(x, y, ratio, scale)
         return Dropout(self, x, y, ratio, scale)
+
+    def batch_norm(
+        self, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None, eps: float,
+        global_stats: bool, relu: bool,
+    ) -> NormPlan:  # fmt: skip
+        if not 2 <= len(x.shape) <= 5 or 0 in x.shape:
+            return super().batch_norm(x, y, scale, shift, eps, global_stats, relu)
+        return BatchNorm(self, x, y, scale, shift, eps, global_stats, relu)
+
+    def weighted_sum(
+        self, xs: Sequence[Blob], y: Blob, coefficients: Sequence[float], relu: float | None
+    ) -> JoinPlan:
+        if any(y is x for x in xs) or 0 in y.shape:
+            return super().weighted_sum(xs, y, coefficients, relu)
+        return WeightedSum(self, xs, y, coefficients, relu)
 
     def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> JoinPlan:
         if any(0 in x.shape for x in xs):

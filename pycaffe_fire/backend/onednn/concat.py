@@ -36,7 +36,7 @@ class Concat(JoinPlan):
         self._forward.add(made, {**arguments, "dst": y.value})
         self._backward: dict[int, Program] = {}
 
-    def forward(self) -> None:
+    def forward(self, activate: bool = True) -> None:
         self._forward.run()
 
     def backward(self, wanted: Sequence[bool]) -> None:

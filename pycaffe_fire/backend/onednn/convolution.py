@@ -39,6 +39,7 @@ class Convolution(WeightedPlan):
         self._forward = {True: self._forward_program(self._hint)}
 
     def forward(self, activate: bool = True) -> None:
+        activate = activate or self.relu is None
         if activate not in self._forward:
             self._forward[activate] = self._forward_program(
                 self._forward_descriptor(None, self._source)

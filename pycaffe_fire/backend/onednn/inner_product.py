@@ -48,6 +48,7 @@ class InnerProduct(WeightedPlan):
         self._backward_data: Program | None = None
 
     def forward(self, activate: bool = True) -> None:
+        activate = activate or self.relu is None
         if activate not in self._forward:
             self._forward[activate] = self._forward_program(self._forward_descriptor(None))
         self._forward[activate].run()

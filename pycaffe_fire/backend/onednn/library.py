@@ -24,6 +24,8 @@ CONVOLUTION_DIRECT, DECONVOLUTION_DIRECT = 1, 10
 RELU, RELU_FROM_OUTPUT = 32, 256
 POOL_MAX, POOL_AVE_INCLUDE, POOL_AVE_EXCLUDE = 511, 767, 1023
 BINARY_MULTIPLY = 0x1FFF1
+BINARY_ADD = 0x1FFF0
+NORM_GLOBAL, NORM_SCALE, NORM_SHIFT, NORM_RELU = 1, 2, 4, 8
 MULTIPLE_SOURCE = 1024
 ANY_LAYOUT = 1
 PLAIN_TAGS = {1: 2, 2: 3, 3: 4, 4: 5, 5: 6, 6: 7}
@@ -35,7 +37,8 @@ QUERY = {
 ARGUMENT = {
     "src": 1, "src1": 2, "dst": 17, "weights": 33, "bias": 41, "workspace": 64,
     "diff_src": 129, "diff_dst": 145, "diff_weights": 161, "diff_bias": 169,
-    "dst_for_backward": 17,
+    "dst_for_backward": 17, "mean": 49, "variance": 50, "scale": 51, "shift": 52,
+    "diff_scale": 255, "diff_shift": 256,
 }  # fmt: skip
 STATUS = {
     1: "out of memory", 2: "invalid arguments", 3: "unimplemented",
@@ -87,6 +90,10 @@ _SIGNATURES: dict[str, list[Any]] = {
         [_out, _void, _int, _int, _void, _void, _float, _float, _void],
     "eltwise_backward_primitive_desc_create":
         [_out, _void, _int, _void, _void, _void, _float, _float, _void, _void],
+    "batch_normalization_forward_primitive_desc_create":
+        [_out, _void, _int, _void, _void, _float, C.c_uint, _void],
+    "batch_normalization_backward_primitive_desc_create":
+        [_out, _void, _int, _void, _void, _void, _float, C.c_uint, _void, _void],
     "binary_primitive_desc_create": [_out, _void, _int, _void, _void, _void, _void],
     "concat_primitive_desc_create": [_out, _void, _void, _int, _int, _out, _void],
     "sum_primitive_desc_create": [_out, _void, _void, _int, C.POINTER(_float), _out, _void],

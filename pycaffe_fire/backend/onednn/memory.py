@@ -20,8 +20,10 @@ from .library import (
     ANY_LAYOUT,
     ARGUMENT,
     F32,
+    FORWARD_TRAINING,
     MULTIPLE_SOURCE,
     PLAIN_TAGS,
+    RELU,
     ExecArgument,
     Library,
     dims,
@@ -190,7 +192,7 @@ class Workspace:
 
 
 Argument = Tensor | tuple[Tensor, Descriptor] | None
-_OUTPUTS = ("dst", "diff_src", "diff_weights", "diff_bias")
+_OUTPUTS = ("dst", "diff_src", "diff_weights", "diff_bias", "diff_scale", "diff_shift")
 
 
 class Program:
@@ -214,8 +216,13 @@ class Program:
         self._scratch.append(tensor)
         return tensor
 
-    def add(self, primitive_descriptor: int, arguments: Mapping[str | int, Argument]) -> None:
-        """Append a primitive; names tell which arguments it writes."""
+    def add(
+        self,
+        primitive_descriptor: int,
+        arguments: Mapping[str | int, Argument],
+        also_writes: Sequence[str] = (),
+    ) -> None:
+        """Append a primitive; names tell which arguments it writes, besides `also_writes`."""
         library = self.library
         self.backend.use_threads()
         primitive = library.new("primitive_create", primitive_descriptor)
@@ -228,7 +235,8 @@ class Program:
             assert isinstance(tensor, OneDNNTensor)
             number = ARGUMENT[which] if isinstance(which, str) else which
             table.append(ExecArgument(number, tensor.memory(layout)))
-            self._note(tensor, which in _OUTPUTS or (which == "workspace" and forward))
+            written = which in _OUTPUTS or (which == "workspace" and forward)
+            self._note(tensor, written or which in also_writes)
         frozen = (ExecArgument * len(table))(*table)
         self._keep += [frozen, arguments, _Owned(library, primitive, primitive_descriptor)]
         self._calls.append((primitive, library.stream, len(table), C.addressof(frozen)))
@@ -304,19 +312,30 @@ class Program:
         self,
         parts: Sequence[tuple[Tensor, Descriptor]],
         total: tuple[Tensor, Descriptor],
+        coefficients: Sequence[float] | None = None,
     ) -> None:
-        """Append total = sum of parts, in one pass; total may be the first part."""
+        """Append total = sum of coefficient * part, in one pass; total may be the first part."""
         library, n = self.library, len(parts)
         sources = handles([layout.handle for _, layout in parts])
         self.backend.use_threads()
         made = library.new(
             "sum_primitive_desc_create", library.engine, total[1].handle, n,
-            floats([1.0] * n), sources, None,
+            floats(coefficients or [1.0] * n), sources, None,
         )  # fmt: skip
         arguments: dict[str | int, Argument] = {
             MULTIPLE_SOURCE + i: part for i, part in enumerate(parts)
         }
         self.add(made, {**arguments, "dst": total})
+
+    def relu(self, place: tuple[Tensor, Descriptor], slope: float) -> None:
+        """Append a ReLU in place."""
+        library, layout = self.library, place[1].handle
+        self.backend.use_threads()
+        made = library.new(
+            "eltwise_forward_primitive_desc_create", library.engine, FORWARD_TRAINING, RELU,
+            layout, layout, slope, 0.0, None,
+        )  # fmt: skip
+        self.add(made, {"src": place, "dst": place})
 
     def run(self) -> None:
         for tensor in self._reads:

@@ -1,0 +1,140 @@
+"""Batch normalisation as one primitive, with the scale, shift and ReLU behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...blob import Blob
+from ..base import NormPlan
+from ..tensor import NATIVE, Array
+from .library import (
+    BACKWARD,
+    BACKWARD_DATA,
+    FORWARD_TRAINING,
+    NORM_GLOBAL,
+    NORM_RELU,
+    NORM_SCALE,
+    NORM_SHIFT,
+)
+from .memory import Descriptor, OneDNNTensor, Program
+
+if TYPE_CHECKING:
+    from . import OneDNNBackend
+
+
+class BatchNorm(NormPlan):
+    """In place, the input is kept for backward by swapping two buffers instead of copying."""
+
+    def __init__(
+        self, backend: OneDNNBackend, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None,
+        eps: float, global_stats: bool, relu: bool,
+    ) -> None:  # fmt: skip
+        self.backend, self.library = backend, backend.library
+        self.x, self.y, self.scale, self.shift, self.eps = x, y, scale, shift, eps
+        y.lay_out(x.value.layout)
+        layout = x.value.layout
+        assert isinstance(layout, Descriptor)
+        self._layout = layout
+        self.mean, self.variance = backend.tensor(x.shape[1:2]), backend.tensor(x.shape[1:2])
+        self._source: Any = x.value
+        self._last_output: Array | None = None
+        if x is y:
+            self._source = OneDNNTensor(backend, x.shape)
+            self._source.lay_out(layout)
+        self._flags = (
+            NORM_GLOBAL * global_stats | NORM_SCALE * (scale is not None)
+            | NORM_SHIFT * (shift is not None) | NORM_RELU * relu
+        )  # fmt: skip
+        self._hint = self._create("forward", FORWARD_TRAINING, layout, layout, eps, self._flags)
+        self._workspace = self._make_workspace()
+        self._forward = self._forward_program(global_stats)
+        self._backward: dict[tuple[bool, ...], Program] = {}
+
+    def _create(self, what: str, *arguments: Any) -> int:
+        self.backend.use_threads()
+        handles = [a.handle if isinstance(a, Descriptor) else a for a in arguments]
+        name = f"batch_normalization_{what}_primitive_desc_create"
+        return self.library.new(name, self.library.engine, *handles, None)
+
+    def _make_workspace(self) -> OneDNNTensor | None:
+        handle = self.library.query_descriptor(self._hint, "workspace")
+        if handle is None:
+            return None
+        tensor = OneDNNTensor(self.backend, self.x.shape)
+        plain = self.backend.plain_layout(())
+        tensor.lay_out(Descriptor(self.library, self.x.shape, handle, plain))
+        return tensor
+
+    def _forward_program(self, global_stats: bool) -> Program:
+        program = Program(self.backend)
+        arguments: dict[str | int, Any] = {
+            "src": self._source,
+            "mean": self.mean,
+            "variance": self.variance,
+            "scale": self.scale.value if self.scale else None,
+            "shift": self.shift.value if self.shift else None,
+            "dst": self.y.value,
+            "workspace": self._workspace,
+        }
+        program.add(self._hint, arguments, () if global_stats else ("mean", "variance"))
+        return program
+
+    def forward(self) -> None:
+        if self._source is not self.x.value:
+            self._set_input_aside()
+        self._forward.run()
+
+    def _set_input_aside(self) -> None:
+        """Give the input's buffer to `_source` and the blob another one to write to.
+
+        That is the one `_source` had, unless the blob's buffer came from elsewhere this time
+        (a data layer): then it is the one written last, which nobody else knows.
+        """
+        value, source = self.x.value, self._source
+        value.sync()
+        given = value.buffer
+        target = source.buffer if given is self._last_output else self._last_output
+        source.bind(given)
+        value.bind(target if target is not None else self.backend.empty(self._layout.elements))
+        self._last_output = value.buffer
+        source.fresh = NATIVE
+
+    def backward(self, data: bool, scale: bool, shift: bool) -> None:
+        add_scale = scale and self.scale is not None and self.scale.gradient.fresh != 0
+        add_shift = shift and self.shift is not None and self.shift.gradient.fresh != 0
+        key = (data, scale, shift, add_scale, add_shift)
+        if key not in self._backward:
+            self._backward[key] = self._backward_program(*key)
+        self._backward[key].run()
+
+    def _backward_program(
+        self, data: bool, scale: bool, shift: bool, add_scale: bool, add_shift: bool
+    ) -> Program:
+        layout = self._layout
+        kind = BACKWARD if self.scale or self.shift else BACKWARD_DATA
+        made = self._create(
+            "backward", kind, layout, layout, layout, self.eps, self._flags, self._hint
+        )
+        program = Program(self.backend)
+        arguments: dict[str | int, Any] = {
+            "src": self._source,
+            "mean": self.mean,
+            "variance": self.variance,
+            "scale": self.scale.value if self.scale else None,
+            "diff_dst": self.y.gradient,
+            "workspace": self._workspace,
+        }
+        arguments["diff_src"], staged = program.target(self.x.gradient, layout, None, False, data)
+        waiting = [staged]
+        for name, blob, wanted, add in (
+            ("diff_scale", self.scale, scale, add_scale),
+            ("diff_shift", self.shift, shift, add_shift),
+        ):
+            if blob is not None:
+                plain = Descriptor.contiguous(self.library, blob.shape)
+                arguments[name], staged = program.target(blob.gradient, plain, None, add, wanted)
+                waiting.append(staged)
+        program.add(made, arguments)
+        for staged in waiting:
+            program.finish(staged)
+        return program
