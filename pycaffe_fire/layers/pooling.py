@@ -1,13 +1,14 @@
-"""Pooling: MAX and AVE over windows that may hang over the border."""
+"""Pooling: MAX, AVE and STOCHASTIC over windows that may hang over the border."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from .. import schema
-from ..backend.base import Window
+from ..backend.base import PoolingPlan, Window
 from ..blob import Blob
 from .base import Layer, register_layer
+from .stochastic_pooling import StochasticPooling
 
 
 @register_layer("Pooling")
@@ -32,6 +33,8 @@ class Pooling(Layer):
             self.fail(f"kernel_size must be at least 1, got {list(kernel)}")
         if min(self._pair("stride", 1)) < 1:
             self.fail(f"stride must be at least 1, got {list(self._pair('stride', 1))}")
+        if self._method == "STOCHASTIC" and any(pad):
+            self.fail("pad goes with MAX and AVE only")
         if any(p >= k for p, k in zip(pad, kernel, strict=True)):
             self.fail(f"pad {list(pad)} must be smaller than the kernel {list(kernel)}")
 
@@ -65,9 +68,12 @@ class Pooling(Layer):
             )
         for blob in top:
             blob.reshape(*shape[:2], *sizes)
-        self._plan = self.backend.pooling(
-            bottom[0], top[0], self._method, window, mask=len(top) > 1
-        )
+        self._plan = self._pooling(bottom[0], top, window)
+
+    def _pooling(self, x: Blob, top: Sequence[Blob], window: Window) -> PoolingPlan:
+        if self._method == "STOCHASTIC":
+            return StochasticPooling(self, x, top[0], window)
+        return self.backend.pooling(x, top[0], self._method, window, mask=len(top) > 1)
 
     def _window(self, shape: tuple[int, ...]) -> Window:
         if self.param.pooling_param.global_pooling:

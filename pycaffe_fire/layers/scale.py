@@ -55,8 +55,6 @@ class Broadcast(Layer):
         return array.sum(axis=(0, 2)).reshape(target.shape)
 
     def reshape_top(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        if len(bottom) > 1 and bottom[1] is bottom[0]:
-            self.fail("needs two different bottoms")
         if top[0] is not bottom[0]:
             top[0].reshape_like(bottom[0])
 
