@@ -8,7 +8,7 @@ import numpy as np
 
 from ..blob import Blob
 from .base import Layer, register_layer
-from .checks import forbid_in_place, need_axes, shape_top
+from .checks import forbid_in_place, need_axes
 from .scatter import add_rows
 
 
@@ -25,7 +25,7 @@ class BatchReindex(Layer):
         need_axes(self, bottom[1], 1, "sample numbers")
         if not bottom[0].shape:
             self.fail(f'bottom "{bottom[0].name}" has no samples: it is a single number')
-        shape_top(self, top[0], *bottom[1].shape, *bottom[0].shape[1:])
+        top[0].reshape(*bottom[1].shape, *bottom[0].shape[1:])
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         num = bottom[0].shape[0]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..blob import Blob
-from ..errors import LayerError, NetError
 from .base import Layer
 
 
@@ -15,24 +13,6 @@ def forbid_in_place(layer: Layer, bottom: Sequence[Blob], top: Sequence[Blob]) -
     for blob in top:
         if any(blob is other for other in bottom):
             layer.fail(f'cannot run in place; give its top another name than "{blob.name}"')
-
-
-def shape_top(layer: Layer, top: Blob, *shape: int) -> None:
-    """Reshape a top; a shape that cannot be is the layer's error, found before any allocation."""
-    try:
-        top.reshape(*shape)
-    except NetError as error:
-        layer.fail(str(error))
-
-
-def add_weights(layer: Layer, shape: Sequence[int], filler: Any) -> Blob:
-    """The layer's next weight blob; a shape that cannot be is the layer's error."""
-    try:
-        return layer.add_param(shape, filler)
-    except LayerError:
-        raise
-    except NetError as error:
-        layer.fail(str(error))
 
 
 def need_axes(layer: Layer, blob: Blob, axes: int, names: str) -> None:

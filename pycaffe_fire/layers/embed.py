@@ -9,7 +9,6 @@ import numpy as np
 
 from ..blob import Blob
 from .base import Layer, register_layer
-from .checks import add_weights, shape_top
 from .scatter import add_rows
 
 
@@ -24,12 +23,12 @@ class Embed(Layer):
                 f"num_output and input_dim must be at least 1, got {param.num_output} and "
                 f"{param.input_dim}"
             )
-        add_weights(self, (param.input_dim, param.num_output), param.weight_filler)
+        self.add_param((param.input_dim, param.num_output), param.weight_filler)
         if param.bias_term:
             self.add_param((param.num_output,), param.bias_filler)
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        shape_top(self, top[0], *bottom[0].shape, self.param.embed_param.num_output)
+        top[0].reshape(*bottom[0].shape, self.param.embed_param.num_output)
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         places = self._places = self._read(bottom[0])

@@ -8,7 +8,6 @@ from math import prod
 from ..backend.numpy.shifts import shifts
 from ..blob import Blob
 from .base import register_layer
-from .checks import shape_top
 from .convolution import Convolution
 
 
@@ -42,7 +41,7 @@ class Im2col(Convolution):
                 f"{list(shape)}"
             )
         cells = prod(self._window.kernel)
-        shape_top(self, top[0], *shape[:at], shape[at] * cells, *out)
+        top[0].reshape(*shape[:at], shape[at] * cells, *out)
         self._shifts = shifts(into, out, self._window)
         self._image = (prod(shape[: at + 1]), *into)
         self._patches = (self._image[0], cells, *out)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..blob import Blob
 from .base import Layer, register_layer
-from .checks import forbid_in_place, need_axes, shape_top
+from .checks import forbid_in_place, need_axes
 
 
 @register_layer("Interp")
@@ -45,7 +45,7 @@ class Interp(Layer):
         out = self._output_size(into, bottom)
         if min(out) < 1:
             self.fail(f"height and width must be at least 1, got {out}")
-        shape_top(self, top[0], *shape[:2], *out)
+        top[0].reshape(*shape[:2], *out)
         self._inside = (..., *(slice(-param.pad_beg, size - param.pad_beg) for size in into))
         self._rows, self._columns = (
             self.xp.asarray(_weights(a, b).astype(self.backend.dtype))

@@ -35,7 +35,10 @@ class Labels:
     def read(self, ignore: int | None) -> tuple[Any, Any]:
         """(labels, valid) of shape (outer, inner); ignored ones are read as class 0, not valid."""
         xp = self._layer.xp
-        labels = self._blob.data.astype(np.int64).reshape(self.outer, self.inner)
+        given = self._blob.data.reshape(self.outer, self.inner)
+        if not xp.isfinite(given).all():
+            self._layer.fail(f'blob "{self._blob.name}" holds labels that are not numbers')
+        labels = given.astype(np.int64)
         valid = xp.ones(labels.shape, bool) if ignore is None else labels != ignore
         bad = valid & ((labels < 0) | (labels >= self.classes))
         if bad.any():

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from .. import schema
 from ..blob import Blob
 from .base import Layer, register_layer
-from .checks import add_weights
 
 
 @register_layer("Parameter")
@@ -20,7 +19,7 @@ class Parameter(Layer):
         shape = list(self.param.parameter_param.shape.dim)
         if min(shape, default=1) < 1:
             self.fail(f"all dims of its shape must be at least 1, got {shape}")
-        add_weights(self, shape, schema.FillerParameter(type="constant", value=0))
+        self.add_param(shape, schema.FillerParameter(type="constant", value=0))
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         top[0].reshape_like(self.blobs[0])

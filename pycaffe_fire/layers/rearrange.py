@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..blob import Blob
 from .base import Layer
-from .checks import forbid_in_place, shape_top
+from .checks import forbid_in_place
 
 Shape = tuple[int, ...]
 
@@ -32,7 +32,7 @@ class Rearrange(Layer):
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self._move = self.move(bottom[0])
-        shape_top(self, top[0], *self._move.top)
+        top[0].reshape(*self._move.top)
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         split, order, shape = self._move

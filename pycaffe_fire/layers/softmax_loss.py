@@ -33,7 +33,10 @@ class SoftmaxWithLoss(Loss):
         prob = self._prob.reshape(read.outer, read.classes, read.inner)
         picked = xp.take_along_axis(prob, self._classes[:, None, :], axis=1)[:, 0, :]
         losses = -xp.log(xp.maximum(picked, np.finfo(np.float32).tiny))
-        self._normalizer = normalizer(self._mode, read.outer, read.inner, int(self._valid.sum()))
+        self._normalizer = normalizer(
+            self._mode, read.outer, read.inner, int(self._valid.sum()),
+            self.param.loss_param.pre_fixed_normalizer,
+        )  # fmt: skip
         top[0].data[...] = xp.where(self._valid, losses, 0).sum() / self._normalizer
         if len(top) > 1:
             top[1].data[...] = self._prob

@@ -7,7 +7,7 @@ from math import prod
 
 from ..blob import Blob
 from .base import Layer, register_layer
-from .checks import forbid_in_place, shape_top
+from .checks import forbid_in_place
 
 
 @register_layer("Tile")
@@ -22,7 +22,7 @@ class Tile(Layer):
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param, shape = self.param.tile_param, bottom[0].shape
         axis = self.axis(bottom[0], param.axis)
-        shape_top(self, top[0], *shape[:axis], shape[axis] * param.tiles, *shape[axis + 1 :])
+        top[0].reshape(*shape[:axis], shape[axis] * param.tiles, *shape[axis + 1 :])
         self._split = (prod(shape[:axis]), param.tiles, prod(shape[axis:]))
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..blob import Blob
 from .base import Layer, register_layer
-from .checks import forbid_in_place, need_axes, need_same_shape, shape_top
+from .checks import forbid_in_place, need_axes, need_same_shape
 
 
 @register_layer("Upsample", "Unpooling")
@@ -58,7 +58,7 @@ class Upsample(Layer):
             ]
         if min(size) < 1:
             self.fail(f"its top would be {size[0]} x {size[1]} pixels (bottom {list(shape)})")
-        shape_top(self, top[0], *shape[:2], *size)
+        top[0].reshape(*shape[:2], *size)
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         y, x = top[0].data, bottom[0].data

@@ -78,7 +78,9 @@ class Wiring:
         param = self.param.layer[index]
         try:
             self._wire_layer(index, param, lent)
-        except (LayerError, DataError) as error:
+        except (NetError, DataError) as error:
+            if type(error) is NetError:  # an unknown type, a blob of an impossible shape
+                error = LayerError(param.name, param.type, str(error))
             raise self._located(error, param.name) from None
 
     def _located(self, error: FireError, layer: str) -> FireError:
@@ -88,11 +90,6 @@ class Wiring:
     def _wire_layer(self, index: int, param: Any, lent: dict[str, list[Blob]]) -> None:
         if not param.HasField("phase"):
             param.phase = self.phase
-        if param.type not in LAYERS:
-            try:
-                LAYERS[param.type]
-            except NetError as error:
-                raise NetError(f'{self._where(param.name)}layer "{param.name}": {error}') from None
         layer = LAYERS[param.type](param, param.phase, self.backend, self.context)
         layer.donors = lent.get(param.name, ())
         bottom = self._connect_bottoms(layer, param)
