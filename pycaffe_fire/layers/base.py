@@ -68,6 +68,7 @@ class Layer:
         self.follower_params: list[Any] = []
         self.followers: list[Layer] = []
         self.leads = False  # does this pass do the followers' work?
+        self.fades: dict[int, float] = {}  # running averages with values waiting for `absorb`
         self._planned: list[Layout] = []
 
     # For subclasses to override.
@@ -85,6 +86,25 @@ class Layer:
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
     ) -> None:
         """Compute the bottoms' gradients where asked, and add to the weights' gradients."""
+
+    def remember(self, index: int, new: Any, fade: float) -> None:
+        """Let a new value into a running average: blob = fade * blob + new.
+
+        Where leaves run side by side, the blob waits: new values travel with the gradients, in the
+        blob's own place, and `absorb` lets their mean in once the leaves have been summed.
+        """
+        alone = self.context.leaves == 1
+        sums = self.blobs[index].data if alone else self.blobs[index].diff
+        sums *= fade
+        sums += new
+        if not alone:
+            self.fades[index] = fade * self.fades.get(index, 1.0)
+
+    def absorb(self, index: int, mean: Any) -> None:
+        """The mean over all leaves of what `remember` collected in one iteration."""
+        average = self.blobs[index].data
+        average *= self.fades.pop(index, 1.0)
+        average += mean
 
     def allow_force_backward(self, bottom_index: int) -> bool:
         """May force_backward send gradients to this bottom? (Not to labels.)"""
@@ -198,6 +218,25 @@ class Loss(Layer):
                 f"{list(bottom[0].shape)} and {list(bottom[1].shape)}"
             )
         top[0].reshape()
+
+    def remember(self, index: int, new: Any, fade: float) -> None:
+        """Let a new value into a running average: blob = fade * blob + new.
+
+        Where leaves run side by side, the blob waits: new values travel with the gradients, in the
+        blob's own place, and `absorb` lets their mean in once the leaves have been summed.
+        """
+        alone = self.context.leaves == 1
+        sums = self.blobs[index].data if alone else self.blobs[index].diff
+        sums *= fade
+        sums += new
+        if not alone:
+            self.fades[index] = fade * self.fades.get(index, 1.0)
+
+    def absorb(self, index: int, mean: Any) -> None:
+        """The mean over all leaves of what `remember` collected in one iteration."""
+        average = self.blobs[index].data
+        average *= self.fades.pop(index, 1.0)
+        average += mean
 
     def allow_force_backward(self, bottom_index: int) -> bool:
         return bottom_index != 1

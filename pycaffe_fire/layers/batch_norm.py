@@ -88,10 +88,8 @@ class BatchNorm(Neuron):
         """Caffe's bookkeeping: old sums fade, the variance is the unbiased one."""
         fraction = self.param.batch_norm_param.moving_average_fraction
         unbiased = samples / (samples - 1) if samples > 1 else 1
-        for blob, new in zip(self.blobs, (mean, unbiased * variance, 1), strict=True):
-            sums = blob.data
-            sums *= fraction
-            sums += new if isinstance(new, int) else new.reshape(-1)
+        for i, new in enumerate((mean, unbiased * variance, 1)):
+            self.remember(i, new, fraction)
 
     def backward(
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]

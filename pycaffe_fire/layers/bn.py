@@ -71,10 +71,8 @@ class BN(Neuron):
             return tuple(blob.data.reshape(1, -1, 1) for blob in self.blobs[2:])
         found = moments(x, CHANNELWISE)
         momentum = self.param.bn_param.momentum
-        for blob, new in zip(self.blobs[2:], found, strict=False):
-            average = blob.data
-            average *= momentum
-            average += (1 - momentum) * new.reshape(blob.shape)
+        for i, new in enumerate(found, start=2):
+            self.remember(i, (1 - momentum) * new.reshape(self.blobs[i].shape), momentum)
         return found
 
     def backward(

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import schema
 from ..backend.base import Backend
+from ..backend.tensor import Array
 from ..blob import Blob
 from ..defaults import default_backend, seed_for
 from ..errors import NetError, WeightsError
@@ -125,6 +126,18 @@ class Net(Wiring):
 
     def clear_param_diffs(self) -> None:
         self.parameters.clear_gradients()
+        for layer in self.layers:
+            layer.fades.clear()
+
+    def absorb(self, sums: Array, leaves: int) -> None:
+        """Take running averages' new values out of flat summed gradients; see Layer.remember."""
+        places = {id(p.blob): (p.start, p.start + p.blob.count) for p in self.parameters.items}
+        for layer in self.layers:
+            for index in list(layer.fades):
+                blob = layer.blobs[index]
+                start, stop = places[id(blob)]
+                layer.absorb(index, (sums[start:stop] / leaves).reshape(blob.shape))
+                sums[start:stop] = 0
 
     def close(self) -> None:
         """Stop the layers' background work."""

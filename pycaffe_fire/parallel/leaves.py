@@ -75,6 +75,8 @@ class Leaves:
             results += found
         self.gradients = self.communicator.sum_gradients(sums.nodes)
         self._spare += [node.sum for node in sums.nodes if node.sum is not self.gradients]
+        if self.count > 1:
+            self.net.absorb(self.gradients, self.count)
         loss = self._mean([r.loss for r in results])
         return loss, self._outputs([r.outputs for r in results]) if collect else []
 
