@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .. import schema
-from ..errors import SolverError
+from ..errors import NetError, SolverError
+from ..net.graph import filter_net
+from ..net.synthetic import with_synthetic_data
 
 
 class FoundNet(NamedTuple):
@@ -94,3 +97,24 @@ def find_test_nets(solver: Any) -> list[FoundNet]:
         _with_state(found, solver, state, phase=schema.TEST)
         for found, state in zip(nets, states, strict=True)
     ]
+
+
+def without_data(
+    solver: Any, cli_state: Any, image: Sequence[int] | None = None, leaves: int = 1
+) -> Any:
+    """A copy of the solver whose nets make up their data instead of reading it."""
+    train, tests = find_train_net(solver, cli_state), find_test_nets(solver)
+    made = schema.SolverParameter()
+    made.CopyFrom(solver)
+    for field in ("net", "net_param", "train_net", "test_net", "test_net_param", "test_state"):
+        made.ClearField(field)
+    made.train_net_param.CopyFrom(_synthetic(train, image, leaves))
+    made.test_net_param.extend(_synthetic(found, image, 1) for found in tests)
+    return made
+
+
+def _synthetic(found: FoundNet, image: Sequence[int] | None, leaves: int) -> Any:
+    try:
+        return with_synthetic_data(filter_net(found.param), image, leaves)
+    except NetError as error:
+        raise NetError(f"{found.path or found.origin}: {error}") from None

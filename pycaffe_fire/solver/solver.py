@@ -303,10 +303,18 @@ def _build(found: FoundNet, backend: Backend, context: Context, lender: Net | No
     return Net(found.param, backend=backend, context=context, lender=lender, source=found.path)
 
 
-def recorded_seed(path: str) -> int | None:
-    """The seed of the run that wrote a .solverstate, if it was one of ours."""
+def recorded_run(path: str) -> dict[str, int]:
+    """Seed and leaves of the run that wrote a .solverstate; empty if it was Caffe."""
     extra = schema.read_state(path).extra
-    return int(json.loads(extra)["seed"]) if extra else None
+    if not extra:
+        return {}
+    try:
+        recorded = json.loads(extra)
+        return {name: int(recorded[name]) for name in ("seed", "leaves")}
+    except (ValueError, KeyError, TypeError):
+        raise WeightsError(
+            f"{path}: what it records about its run is damaged; resume from another snapshot"
+        ) from None
 
 
 def _beside(model: str, state: str) -> str:

@@ -1,0 +1,79 @@
+"""What all commands share: flags in Caffe's spellings, and errors as one sentence and status 1."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from ..errors import FireError
+
+INTERRUPTED = 130  # what shells call a process that Ctrl-C ended
+
+
+class PlainParser(argparse.ArgumentParser):
+    """A wrong flag is one sentence and status 1, like any other mistake."""
+
+    def error(self, message: str) -> NoReturn:
+        command = self.prog.split()[0]
+        self.exit(1, f"{command}: {message}; see {command} --help\n")
+
+
+class Parser(PlainParser):
+    """Help opens with the commands to type; -flag works as well as --flag, as in Caffe."""
+
+    def __init__(self, prog: str, commands: str) -> None:
+        super().__init__(
+            prog=prog,
+            usage=commands,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        self.add_argument("--debug", action="store_true", help="show a traceback with errors")
+
+    def parse(self, arguments: Sequence[str] | None) -> argparse.Namespace:
+        given = sys.argv[1:] if arguments is None else arguments
+        return self.parse_args([self._two_dashes(argument) for argument in given])
+
+    def _two_dashes(self, argument: str) -> str:
+        name = argument.split("=", 1)[0]
+        known = name.startswith("-") and f"-{name}" in self._option_string_actions
+        return f"-{argument}" if known else argument
+
+
+def run(
+    parser: Parser,
+    work: Callable[[argparse.Namespace], None],
+    arguments: Sequence[str] | None,
+) -> int:
+    """Parse and work; the exit status is 0, or 1 after one sentence on what went wrong."""
+    options = parser.parse(arguments)
+    try:
+        work(options)
+        sys.stdout.flush()
+    except FireError as error:
+        return _explain(parser, options, str(error))
+    except MemoryError as error:
+        reason = f" ({error})" if str(error) else ""
+        return _explain(
+            parser, options, f"out of memory{reason}; use a smaller batch_size with iter_size"
+        )
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python would complain once more when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        print(f"{parser.prog}: interrupted, nothing half-written is left", file=sys.stderr)
+        sys.stdout.flush()
+        os._exit(INTERRUPTED)  # not waiting for worker threads in the middle of a pass
+    return 0
+
+
+def _explain(parser: Parser, options: argparse.Namespace, message: str) -> int:
+    if options.debug:
+        traceback.print_exc()
+    print(f"{parser.prog}: {message}", file=sys.stderr)
+    return 1

@@ -1,0 +1,104 @@
+"""Trying a net without its data: every data layer becomes DummyData of the same shapes.
+
+Works on messages alone; pictures are noise in the range that the layer's transform would give,
+labels are drawn from the classes the net tells apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import schema
+from ..data.recipes import DATA_FIELDS
+from ..errors import NetError
+
+_COMPARE_LABELS = {"SoftmaxWithLoss", "Accuracy", "HingeLoss", "MultinomialLogisticLoss"}
+_SIZES = {"InnerProduct": "inner_product_param", "Convolution": "convolution_param"}
+_SOME_CLASSES = 2  # where the net does not say how many there are
+
+
+def with_synthetic_data(net: Any, image: Sequence[int] | None, leaves: int = 1) -> Any:
+    """A copy of the net that reads no data; `image` is channels, height, width where needed.
+
+    DummyData does not know of leaves, so its batches are cut here.
+    """
+    made = schema.NetParameter()
+    made.CopyFrom(net)
+    for layer in made.layer:
+        if layer.type in DATA_FIELDS:
+            _replace(layer, image, leaves, class_counts(net))
+    return made
+
+
+def image_shape(layer: Any) -> list[int] | None:
+    """Channels, height and width that a data layer feeds, as far as the prototxt tells."""
+    param, transform = getattr(layer, DATA_FIELDS[layer.type]), layer.transform_param
+    if layer.type == "MemoryData":
+        return [param.channels, param.height, param.width]
+    size = transform.crop_size or getattr(param, "crop_size", 0)
+    height, width = size, size
+    if not size and layer.type == "ImageData":
+        height, width = param.new_height, param.new_width
+    if not (height and width):
+        return None
+    means = len(transform.mean_value)
+    return [1 if transform.force_gray else means if means > 1 else 3, height, width]
+
+
+def class_counts(net: Any) -> dict[str, int]:
+    """How many classes the labels in a blob have: what the layers that read them compare with."""
+    counts: dict[str, int] = {}
+    for layer in net.layer:
+        if layer.type in _COMPARE_LABELS and len(layer.bottom) > 1:
+            classes = _outputs(net, layer.bottom[0])
+            if classes:
+                label = layer.bottom[1]
+                counts[label] = min(classes, counts.get(label, classes))
+    return counts
+
+
+def _outputs(net: Any, blob: str) -> int | None:
+    """num_output of the nearest layer that a blob comes from, through layers without one."""
+    for layer in reversed(net.layer):
+        if blob not in layer.top:
+            continue
+        if layer.type in _SIZES:
+            return int(getattr(layer, _SIZES[layer.type]).num_output)
+        if not layer.bottom:
+            return None
+        blob = layer.bottom[0]
+    return None
+
+
+def _replace(layer: Any, image: Sequence[int] | None, leaves: int, classes: dict[str, int]) -> None:
+    batch = getattr(layer, DATA_FIELDS[layer.type]).batch_size
+    shape = list(image or image_shape(layer) or ())
+    if len(shape) != 3 or min(shape) < 1:
+        raise NetError(
+            f'layer "{layer.name}" ({layer.type}): has no crop_size, so the size of its images is '
+            f"unknown; give it as channels,height,width: --synthetic 1,28,28"
+        )
+    if batch < 1 or batch % leaves:
+        raise NetError(
+            f'layer "{layer.name}" ({layer.type}): batch_size {batch} cannot be cut into {leaves} '
+            f"equal leaves; change batch_size or --leaves"
+        )
+    low, high = _range(layer.transform_param)
+    made = schema.LayerParameter(name=layer.name, type="DummyData", top=layer.top)
+    made.include.extend(layer.include)
+    made.exclude.extend(layer.exclude)
+    param = made.dummy_data_param
+    for number, top in enumerate(layer.top):
+        rows = [batch // leaves]
+        param.shape.add(dim=rows + shape if number == 0 else rows)
+        limits = (low, high) if number == 0 else (0, classes.get(top, _SOME_CLASSES))
+        param.data_filler.add(type="uniform", min=limits[0], max=limits[1])
+    layer.CopyFrom(made)
+
+
+def _range(transform: Any) -> tuple[float, float]:
+    """What pixels of 0 to 255 become."""
+    means = list(transform.mean_value) or [127.5 if transform.mean_file else 0.0]
+    mean = sum(means) / len(means)
+    return -mean * transform.scale, (255 - mean) * transform.scale
