@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from modelgen import imagenet, small, solvers
+from modelgen import deep, imagenet, small, solvers
 
 MODELS = Path(__file__).resolve().parent.parent / "models"
 
@@ -90,6 +90,26 @@ def models() -> dict[str, dict[str, str]]:
         },
         "nin": nin(),
         "googlenet": googlenet(),
+        "vgg16": {
+            "solver": solvers.vgg16(),
+            "train_val": str(deep.vgg16_train_val()),
+            "deploy": str(deep.vgg16_deploy()),
+        },
+        "squeezenet_v1.1": {
+            "solver": solvers.squeezenet(),
+            "train_val": str(deep.squeezenet_train_val()),
+            "deploy": str(deep.squeezenet_deploy()),
+        },
+        "resnet50": {
+            "solver": solvers.resnet50(),
+            "train_val": str(deep.resnet50_train_val()),
+            "deploy": str(deep.resnet50_deploy()),
+        },
+        "mobilenet_v1": {
+            "solver": solvers.mobilenet(),
+            "train_val": str(deep.mobilenet_train_val()),
+            "deploy": str(deep.mobilenet_deploy()),
+        },
     }
 
 

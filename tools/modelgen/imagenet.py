@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from modelgen.prototxt import (
     AVE,
@@ -20,9 +21,19 @@ from modelgen.prototxt import (
 TEST_BATCH = 50
 
 
-def _data(net: NetText, crop: int, batch_size: int) -> None:
+MEAN_COLOUR = (104, 117, 123)  # blue, green, red
+
+
+def data(
+    net: NetText,
+    crop: int,
+    batch_size: int,
+    mean: Sequence[float] = MEAN_COLOUR,
+    scale: float | None = None,
+) -> None:
     def transform(mirror: bool) -> Message:
-        return {"mirror": mirror, "crop_size": crop, "mean_value": [104, 117, 123]}
+        pixels: dict[str, Any] = {} if scale is None else {"scale": scale}
+        return pixels | {"mirror": mirror, "crop_size": crop, "mean_value": mean}
 
     net.data("data", TRAIN, "data/ilsvrc12_train_lmdb", batch_size, transform(True))
     net.data("data", TEST, "data/ilsvrc12_val_lmdb", TEST_BATCH, transform(False))
@@ -30,7 +41,7 @@ def _data(net: NetText, crop: int, batch_size: int) -> None:
 
 def _train_val(name: str, about: str, body: Callable[[NetText], str], batch: int) -> NetText:
     net = NetText(name, f"{about}: training and testing, global batch {batch}.")
-    _data(net, 227, batch)
+    data(net, 227, batch)
     scores = body(net)
     net.accuracy("accuracy", scores)
     net.loss("loss", scores)
@@ -206,7 +217,7 @@ class GoogLeNetText(NetText):
 def googlenet_train_val(batch: int) -> NetText:
     about = f"GoogLeNet with both auxiliary heads: training and testing, global batch {batch}."
     net = GoogLeNetText("GoogleNet", about)
-    _data(net, 224, batch)
+    data(net, 224, batch)
     scores = net.body(heads=True)
     net.loss("loss3/loss3", scores, loss_weight=1)
     net.top_1_and_5("loss3", scores)

@@ -15,6 +15,7 @@ LR_ONLY = ({"lr_mult": 1}, {"lr_mult": 2})
 LR_AND_DECAY = ({"lr_mult": 1, "decay_mult": 1}, {"lr_mult": 2, "decay_mult": 0})
 
 XAVIER = {"type": "xavier"}
+MSRA = {"type": "msra"}
 
 
 class Enum(str):
@@ -104,7 +105,7 @@ class NetText:
         kernel: int,
         *,
         weight: Message,
-        bias: Message,
+        bias: Message | None,
         pad: int = 0,
         stride: int = 1,
         group: int = 1,
@@ -116,10 +117,11 @@ class NetText:
         shape |= {"kernel_size": kernel}
         shape |= {"group": group} if group > 1 else {}
         shape |= {"stride": stride} if stride > 1 else {}
-        fillers = {"weight_filler": weight, "bias_filler": bias}
-        return self.layer(
-            name, "Convolution", bottom, top, param=param, convolution_param=shape | fillers
-        )
+        shape |= {"bias_term": False} if bias is None else {}
+        shape |= {"weight_filler": weight}
+        shape |= {"bias_filler": bias} if bias is not None else {}
+        param = param if bias is not None else param[:1]
+        return self.layer(name, "Convolution", bottom, top, param=param, convolution_param=shape)
 
     def fc(
         self,
@@ -146,6 +148,18 @@ class NetText:
         window: dict[str, Any] = {"pool": method, "kernel_size": kernel, "stride": stride}
         window |= {"pad": pad} if pad else {}
         return self.layer(name, "Pooling", bottom, pooling_param=window)
+
+    def global_pool(self, name: str, bottom: str, method: Enum) -> str:
+        window = {"pool": method, "global_pooling": True}
+        return self.layer(name, "Pooling", bottom, pooling_param=window)
+
+    def batch_norm(
+        self, name: str, scale: str, blob: str, scale_param: Sequence[Message] = ()
+    ) -> str:
+        """Both layers that make up a batch normalization; the phase says which statistics."""
+        self.layer(name, "BatchNorm", blob, blob)
+        settings = {"filler": constant(1), "bias_term": True, "bias_filler": constant(0)}
+        return self.layer(scale, "Scale", blob, blob, param=scale_param, scale_param=settings)
 
     def lrn(
         self,

@@ -142,3 +142,76 @@ def googlenet(
         weight_decay=0.0002,
         **fields,
     )
+
+
+def _deep(model: str, about: str, **fields: Any) -> str:
+    return solver(
+        model,
+        about,
+        test_iter=IMAGENET_VAL // TEST_BATCH,
+        test_interval=5000,
+        test_initialization=False,
+        momentum=0.9,
+        snapshot=5000,
+        **fields,
+    )
+
+
+def vgg16() -> str:
+    return _deep(
+        "vgg16",
+        "VGG-16: 74 epochs.",
+        display=20,
+        average_loss=20,
+        base_lr=0.01,
+        lr_policy="step",
+        gamma=0.1,
+        stepsize=100000,
+        max_iter=370000,
+        weight_decay=0.0005,
+    )
+
+
+def squeezenet() -> str:
+    return _deep(
+        "squeezenet_v1.1",
+        "SqueezeNet 1.1: 68 epochs; 16 passes over a batch of 32 make one of 512.",
+        display=40,
+        average_loss=40,
+        base_lr=0.04,
+        lr_policy="poly",
+        power=1,
+        iter_size=16,
+        max_iter=170000,
+        weight_decay=0.0002,
+        random_seed=42,
+    )
+
+
+def resnet50() -> str:
+    return _deep(
+        "resnet50",
+        "ResNet-50: 120 epochs.",
+        display=20,
+        average_loss=20,
+        base_lr=0.1,
+        lr_policy="step",
+        gamma=0.1,
+        stepsize=150000,
+        max_iter=600000,
+        weight_decay=0.0001,
+    )
+
+
+def mobilenet() -> str:
+    return _deep(
+        "mobilenet_v1",
+        "MobileNet v1: 100 epochs.",
+        display=20,
+        average_loss=20,
+        base_lr=0.1,
+        lr_policy="poly",
+        power=1,
+        max_iter=500000,
+        weight_decay=0.0001,
+    )
