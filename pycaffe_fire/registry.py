@@ -36,7 +36,7 @@ class Registry(Generic[T]):
 
     def __getitem__(self, name: str) -> T:
         if name not in self._items:
-            known = sorted(self._items)
+            known = list(self)
             raise self.error(
                 f'unknown {self.what} "{name}"{did_you_mean(name, known)}; '
                 f"known: {', '.join(known)}"

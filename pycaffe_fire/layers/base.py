@@ -16,11 +16,8 @@ from ..backend.random import key
 from ..backend.tensor import Layout, Tensor
 from ..blob import Blob
 from ..errors import LayerError, NetError
-from ..registry import Registry
 from .fillers import fill
-
-LAYERS: Registry[type[Layer]] = Registry("layer type", NetError)
-register_layer = LAYERS.register
+from .plugins import PluginRegistry
 
 Count = tuple[int, "int | None"]  # at least, at most (None: no limit)
 
@@ -123,7 +120,7 @@ class Layer:
         index = len(self.blobs)
         blob = Blob(self.backend, shape, f"{self.name}[{index}]")
         if index < len(self.donors):
-            self._borrow(blob, self.donors[index])
+            self.borrow(index, blob, self.donors[index])
         else:
             try:
                 fill(blob, filler, key(self.context.seed, f"fill {self.name} {index}"))
@@ -132,10 +129,11 @@ class Layer:
         self.blobs.append(blob)
         return blob
 
-    def _borrow(self, blob: Blob, donor: Blob) -> None:
+    def borrow(self, index: int, blob: Blob, donor: Blob) -> None:
+        """Let a weight blob use the values of another net's."""
         if donor.shape != blob.shape:
             self.fail(
-                f"weight {len(self.blobs)} has shape {list(blob.shape)}, but the net that shares "
+                f"weight {index} has shape {list(blob.shape)}, but the net that shares "
                 f"its weights has {list(donor.shape)}"
             )
         blob.value = donor.value
@@ -194,6 +192,12 @@ def _count_phrase(low: int, high: int | None, what: str) -> str:
     if low == high:
         return f"{low} {what}{'s' if low != 1 else ''}"
     return f"{low} to {high} {what}s"
+
+
+LAYERS: PluginRegistry[type[Layer]] = PluginRegistry(
+    "layer type", NetError, "pycaffe_fire.layers", Layer
+)
+register_layer = LAYERS.register
 
 
 class Neuron(Layer):

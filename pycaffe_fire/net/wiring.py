@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -46,8 +47,8 @@ class Wiring:
         self._owners: dict[str, tuple[Parameter, str]] = {}
         self._shared_names = self._count_shared_names()
         # debug_info shows what every single layer does, so there nothing is fused.
-        types = () if self.param.debug_info else (n for n in LAYERS if LAYERS[n].absorbs)
-        self.groups = fusions(self.param, {name: LAYERS[name].absorbs for name in types})
+        absorbing = {} if self.param.debug_info else self._absorbing_types()
+        self.groups = fusions(self.param, absorbing)
         self.leader_of = {f: leader for leader, group in self.groups.items() for f in group}
         lent = {layer.name: layer.blobs for layer in lender.layers} if lender else {}
         for index in range(len(self.param.layer)):
@@ -61,6 +62,14 @@ class Wiring:
         self.parameters: Parameters = Parameters(backend, self._parameters, lending)
 
     # Layers.
+
+    def _absorbing_types(self) -> dict[str, tuple[str, ...]]:
+        """What the types in this net absorb; a type that is unknown fails later, with its place."""
+        found = {}
+        for name in {layer.type for layer in self.param.layer}:
+            with contextlib.suppress(NetError):
+                found[name] = LAYERS[name].absorbs
+        return {name: absorbed for name, absorbed in found.items() if absorbed}
 
     def _where(self, layer: str) -> str:
         """`file:line: ` of a layer, where the net came from a file."""
@@ -81,7 +90,7 @@ class Wiring:
         except (NetError, DataError) as error:
             if type(error) is NetError:  # an unknown type, a blob of an impossible shape
                 error = LayerError(param.name, param.type, str(error))
-            raise self._located(error, param.name) from None
+            raise self._located(error, param.name) from error.__cause__
 
     def _located(self, error: FireError, layer: str) -> FireError:
         error.args = (f"{self._where(layer)}{error}",)
