@@ -10,7 +10,9 @@ from . import schema
 from .blob import Blob
 from .defaults import set_mode_cpu, set_mode_gpu, set_random_seed
 from .errors import FireError
-from .layers import Layer, register_layer
+from .layers import register_layer
+from .layers.python import PythonLayer as Layer
+from .layers.python import allow_python_layers
 from .net import Net
 from .solvers import (
     AdaDeltaSolver,
@@ -39,6 +41,7 @@ __all__ = [
     "Net",
     "RMSPropSolver",
     "SGDSolver",
+    "allow_python_layers",
     "get_solver",
     "layer_type_list",
     "register_layer",
