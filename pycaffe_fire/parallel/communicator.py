@@ -4,38 +4,67 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 from ..backend.tensor import Array
+from ..errors import SolverError
 from .tree import Node, runs
 
 
 class Communicator(ABC):
     """The ranks of a job. The solver is handed one and never asks whether it is distributed."""
 
+    name: str
     rank: int
     size: int
 
     def own_leaves(self, leaves: int) -> range:
         """The contiguous run of leaves this rank computes."""
+        if leaves < self.size:
+            raise SolverError(
+                f"{self.size} ranks need at least {self.size} leaves, got --leaves {leaves}"
+            )
         return runs(range(leaves), self.size)[self.rank]
 
     @abstractmethod
-    def sum_gradients(self, nodes: Sequence[Node]) -> Array:
-        """The root of the tree, on every rank, from the nodes this rank has."""
+    def all_sum(self, nodes: Sequence[Node]) -> Array:
+        """The sum over all ranks' nodes, written over this rank's first node and returned.
+
+        Every rank calls it with the nodes of its own leaves, for one slice of the gradients after
+        the other. It may be called from one other thread than the rest.
+        """
 
     @abstractmethod
+    def gather(self, value: Any) -> list[Any]:
+        """Every rank's value, in order of ranks, on every rank."""
+
+    @abstractmethod
+    def broadcast(self, value: Any) -> Any:
+        """Rank 0's value, on every rank."""
+
     def gather_leaves(self, values: Sequence[float]) -> list[float]:
         """One number per leaf, in order of leaves, from the numbers of each rank's own leaves."""
+        return [v for part in self.gather(list(values)) for v in part]
+
+    def describe(self) -> str:
+        return f"{self.name}, {self.size} ranks"
 
 
 class SerialCommunicator(Communicator):
     """A single process: nothing to send."""
 
+    name = "serial"
     rank, size = 0, 1
 
-    def sum_gradients(self, nodes: Sequence[Node]) -> Array:
+    def all_sum(self, nodes: Sequence[Node]) -> Array:
         (root,) = nodes
         return root.sum
 
-    def gather_leaves(self, values: Sequence[float]) -> list[float]:
-        return list(values)
+    def gather(self, value: Any) -> list[Any]:
+        return [value]
+
+    def broadcast(self, value: Any) -> Any:
+        return value
+
+    def describe(self) -> str:
+        return "one process"

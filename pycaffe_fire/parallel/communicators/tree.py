@@ -1,0 +1,74 @@
+"""The paper's reduction tree: nodes merge upwards, the root is broadcast down a binomial tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from ..tree import Node
+from .base import COMMUNICATORS, RankCommunicator
+
+Place = tuple[int, int]  # first leaf, size
+
+
+@COMMUNICATORS.register("tree")
+class TreeCommunicator(RankCommunicator):
+    """2 log2(p) times the gradient's size over the bandwidth."""
+
+    name = "tree"
+
+    def sum_over_ranks(self, nodes: Sequence[Node]) -> None:
+        held = {(n.first, n.size): n.sum for n in nodes}
+        self._places = self.layout_of(nodes)
+        for (left, left_rank), (right, right_rank) in self._merges:
+            if self.rank == right_rank != left_rank:
+                request, _kept = self.send(held.pop(right), left_rank)
+                self.wait([request], [left_rank])
+            elif self.rank == left_rank:
+                if right_rank == left_rank:
+                    other = held.pop(right)
+                else:
+                    request, message = self.receive(held[left].size, right_rank)
+                    self.wait([request], [right_rank])
+                    other = self.decoded(message)
+                total = held.pop(left)
+                np.add(total, other, out=total)
+                held[left[0], 2 * left[1]] = total
+        self._broadcast(nodes[0].sum)
+
+    @cached_property
+    def _merges(self) -> list[tuple[tuple[Place, int], tuple[Place, int]]]:
+        """All merges of the tree, lower levels first: (left node, owner), (right node, owner)."""
+        owners = {place: rank for rank, places in enumerate(self._places) for place in places}
+        merges = []
+        size = 1
+        while len(owners) > 1:
+            for first, extent in sorted(owners):
+                sibling = (first + size, size)
+                if extent == size and first % (2 * size) == 0 and sibling in owners:
+                    left, right = owners.pop((first, size)), owners.pop(sibling)
+                    merges.append((((first, size), left), (sibling, right)))
+                    owners[first, 2 * size] = left
+            size *= 2
+        return merges
+
+    def _broadcast(self, total: np.ndarray) -> None:  # type: ignore[type-arg]
+        """From rank 0 to all, in log2(p) rounds; the largest subtree is served first."""
+        step = 1
+        while step < self.size:
+            step *= 2
+        received = self.rank == 0
+        if received:
+            self.round(total)
+        while step > 1:
+            step //= 2
+            if received and self.rank + step < self.size and self.rank % (2 * step) == 0:
+                request, _kept = self.send(total, self.rank + step)
+                self.wait([request], [self.rank + step])
+            elif not received and self.rank % step == 0 and self.rank % (2 * step):
+                request, message = self.receive(total.size, self.rank - step)
+                self.wait([request], [self.rank - step])
+                self.wire.decode(message, total)
+                received = True
