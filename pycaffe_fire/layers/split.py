@@ -12,7 +12,8 @@ from .base import Layer, register_layer
 class Split(Layer):
     """All tops share the bottom's data; its gradient is their sum, made in one pass.
 
-    The first top's gradient is the bottom's own, so the sum needs no copy.
+    The first top's gradient is the bottom's own, so the sum needs no copy; not so for a loss,
+    whose gradient is its weight and must outlive the pass.
     """
 
     tops = (1, None)
@@ -22,7 +23,8 @@ class Split(Layer):
         for blob in top:
             blob.value = x.value
             blob.gradient.lay_out(x.value.layout)
-        top[0].gradient = x.gradient
+        if not self.param.loss_weight:
+            top[0].gradient = x.gradient
         self._sum = None if len(top) == 1 else self.backend.add(
             [blob.gradient for blob in top], x.gradient
         )  # fmt: skip

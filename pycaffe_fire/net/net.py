@@ -103,6 +103,8 @@ class Net(Wiring):
             leader = self.layers[self.leader_of[i]] if i in self.leader_of else None
             done = leader is not None and leader.leads and leader.absorbs_backward
             if self.need_backward[i] and not done:
+                for tensor in self.unwritten[i] if i < first else ():
+                    tensor.clear()
                 self.layers[i].backward(self.tops[i], self.propagate_down[i], self.bottoms[i])
                 if self.param.debug_info:
                     debug.backward(self, i)

@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import schema
 from ..backend.base import Backend
+from ..backend.tensor import Tensor
 from ..blob import Blob, SharedBlob
 from ..errors import DataError, FireError, LayerError, NetError
 from ..layers import LAYERS, Context, Layer
@@ -56,6 +57,7 @@ class Wiring:
             narrate.layer(self, index)
         self.outputs = list(self._available)
         self._prune_backward()
+        self.unwritten = self._find_unwritten()
         narrate.end(self)
         self._dissolve_groups()
         lending = lender.parameters if lender else None
@@ -247,6 +249,22 @@ class Wiring:
                     skip.add(id(blob))
         if self.param.force_backward:
             self._force_backward()
+
+    def _find_unwritten(self) -> list[list[Tensor]]:
+        """For each layer the gradients of tops that are read, but that no reader writes: zeros.
+
+        The memory behind them may be shared with other gradients, so every pass must say so.
+        """
+        settled = {id(self.blobs[name]) for name in self.outputs}  # the caller sets those
+        found: list[list[Tensor]] = [[] for _ in self.layers]
+        for i in reversed(range(len(self.layers))):
+            for blob, weight in zip(self.tops[i], self.layers[i].loss_weights, strict=True):
+                if not weight and id(blob) not in settled:
+                    found[i].append(blob.gradient)
+            for blob, wanted in zip(self.bottoms[i], self.propagate_down[i], strict=True):
+                if wanted and self.need_backward[i]:
+                    settled.add(id(blob))
+        return found
 
     def _dissolve_groups(self) -> None:
         """A leader that would do its followers' backward, but has none itself, leads nobody."""
