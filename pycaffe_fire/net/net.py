@@ -57,7 +57,6 @@ class Net(Wiring):
         self.params: dict[str, list[Blob]] = {
             layer.name: layer.blobs for layer in self.layers if layer.blobs
         }
-        self.after_backward: list[Callable[[int], None]] = []
         self._standalone = context is None
         self._loss_tops = [
             (i, blob, weight)
@@ -94,8 +93,13 @@ class Net(Wiring):
                 debug.forward(self, i)
         return loss
 
-    def run_backward(self, start: int | None = None, end: int = 0) -> None:
-        """Run layers start..end (inclusive, downwards) backward."""
+    def run_backward(
+        self,
+        start: int | None = None,
+        end: int = 0,
+        after_layer: Callable[[int], None] | None = None,
+    ) -> None:
+        """Run layers start..end (inclusive, downwards) backward, telling `after_layer` of each."""
         if self.parameters.gradients is None:
             self.parameters.bind_gradients()
         first = len(self.layers) - 1 if start is None else start
@@ -108,8 +112,8 @@ class Net(Wiring):
                 self.layers[i].backward(self.tops[i], self.propagate_down[i], self.bottoms[i])
                 if self.param.debug_info:
                     debug.backward(self, i)
-            for callback in self.after_backward:
-                callback(i)
+            if after_layer is not None:
+                after_layer(i)
 
     def forward_backward(self) -> float:
         """One training pass; gradients are added to what the parameters' diffs hold."""

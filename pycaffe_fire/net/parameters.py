@@ -70,9 +70,14 @@ class Parameters:
         for p in self.items:
             p.blob.gradient.clear()
 
-    def settle_gradients(self) -> None:
-        """Make the flat gradients hold what the blobs mean (zeros where nothing was written)."""
+    def settle_gradients(self, place: slice | None = None) -> None:
+        """Make the flat gradients hold what the blobs mean (zeros where nothing was written).
+
+        `place` limits it to the parameters that start or reach into that slice.
+        """
         for p in self.items:
+            if place is not None and (p.stop <= place.start or p.start >= place.stop):
+                continue
             if not p.blob.gradient.fresh & NATIVE:
                 p.blob.gradient.sync()
 

@@ -15,6 +15,7 @@ from ..backend.base import Backend
 from ..backend.tensor import Array
 from ..layers import Context
 from ..net import Net
+from .buckets import Bucket, Exchange, make_buckets
 from .communicator import Communicator
 from .tree import Node, PartialSums, check_leaves, runs
 
@@ -47,38 +48,113 @@ class Leaves:
     ) -> None:  # fmt: skip
         check_leaves(leaves)
         self.count, self.iter_size, self.communicator = leaves, iter_size, communicator
+        self.backend = backend
         own = communicator.own_leaves(leaves)
         parts = runs(own, backend.threads) if leaves > 1 else [own]
         self.nets: list[Net] = []
         for part in parts:
-            context = Context(
-                seed, 0, part[0] if part else 0, leaves, tuple(part) or (0,), iter_size
-            )
+            context = Context(seed, 0, part[0], leaves, tuple(part), iter_size)
             kind = backend if leaves == 1 else backend.another(1)
             self.nets.append(make_net(kind, context, self.nets[0] if self.nets else None))
         self.net = self.nets[0]
-        self.backend = backend
+        self._merger = backend.another(1)
         self._pool = ThreadPoolExecutor(len(parts)) if len(parts) > 1 else None
         self._spare: list[Array] = []
+        self._held: list[list[Node]] = []
+        self.exchange: Exchange | None = None
+        if leaves > 1:
+            self.exchange = Exchange(make_buckets(self.net), self._sum_bucket, len(self.nets))
+
+    # One iteration.
 
     def run(self, iteration: int, collect: bool = False) -> tuple[float, list[Output]]:
         """One iteration's gradients, summed over passes and leaves; returns loss and outputs."""
+        self._held = [[] for _ in self.nets]
+        if self.exchange is not None:
+            self.exchange.begin()
+        jobs = [(i, iteration, collect) for i in range(len(self.nets))]
         if self._pool is None:
-            parts = [self._run_net(net, iteration, collect) for net in self.nets]
+            parts = [self._run_net(*job) for job in jobs]
         else:
-            jobs = [self._pool.submit(self._run_net, net, iteration, collect) for net in self.nets]
-            parts = [job.result() for job in jobs]
-        sums = PartialSums(self.backend.accumulate, self._spare.append)
-        results: list[LeafResult] = []
-        for nodes, found in parts:
-            sums.extend(nodes)
-            results += found
-        self.gradients = self.communicator.sum_gradients(sums.nodes)
-        self._spare += [node.sum for node in sums.nodes if node.sum is not self.gradients]
-        if self.count > 1:
-            self.net.absorb(self.gradients, self.count)
+            futures = [self._pool.submit(self._run_net, *job) for job in jobs]
+            parts = [future.result() for future in futures]
+        self._finish_sum()
+        results = [result for part in parts for result in part]
         loss = self._mean([r.loss for r in results])
         return loss, self._outputs([r.outputs for r in results]) if collect else []
+
+    def _run_net(self, index: int, iteration: int, collect: bool) -> list[LeafResult]:
+        """All leaves of one net, each complete before the next; the last goes out in buckets."""
+        net = self.nets[index]
+        sums = PartialSums(net.backend.accumulate, self._spare.append)
+        results = []
+        for leaf in net.context.own_leaves:
+            last = leaf == net.context.own_leaves[-1]
+            net.context.leaf = leaf
+            net.parameters.bind_gradients(self._buffer(net))
+            net.clear_param_diffs()
+            node = Node(leaf, 1, net.parameters.gradients)
+            if last:
+                self._held[index] = [*sums.nodes, node]
+            results.append(self._run_leaf(index, iteration, collect, last))
+            if not last:
+                net.parameters.settle_gradients()
+                sums.add(node)
+        return results
+
+    def _run_leaf(self, index: int, iteration: int, collect: bool, last: bool) -> LeafResult:
+        net = self.nets[index]
+        result = LeafResult(0.0)
+        for i in range(self.iter_size):
+            net.context.step = iteration * self.iter_size + i
+            result.loss += net.run_forward() / self.iter_size
+            if last and i == self.iter_size - 1 and self.exchange is not None:
+                net.run_backward(after_layer=lambda layer: self._report(index, layer))
+            else:
+                net.run_backward()
+        if collect:
+            result.outputs = output_values(net)
+        return result
+
+    def _report(self, index: int, layer: int) -> None:
+        assert self.exchange is not None
+        for bucket in self.exchange.report(index, layer):
+            self.nets[index].parameters.settle_gradients(bucket.place)
+            self.exchange.submit(bucket)
+
+    def _sum_bucket(self, bucket: Bucket) -> None:
+        """Merge one slice of this rank's nodes, then sum it over ranks (the exchange thread)."""
+        sums = PartialSums(self._merger.accumulate, lambda _: None)
+        for nodes in self._held:
+            sums.extend(Node(n.first, n.size, n.sum[bucket.place]) for n in nodes)
+        self.communicator.all_sum(sums.nodes)
+
+    def _finish_sum(self) -> None:
+        if self.exchange is None:
+            self.net.parameters.settle_gradients()
+            self.gradients = self.net.parameters.gradients
+            return
+        self.exchange.finish()
+        # Every merge goes to the left, so the root lies in the buffer of the first node.
+        buffers = [node.sum for nodes in self._held for node in nodes]
+        self.gradients, self._spare = buffers[0], [*self._spare, *buffers[1:]]
+        self.net.absorb(self.gradients, self.count)
+
+    def finish(self) -> None:
+        """The gradients have been used; their buffer may serve again."""
+        if self.exchange is not None:
+            self._spare.append(self.gradients)
+
+    def _buffer(self, net: Net) -> Array:
+        """A buffer for one leaf's gradients."""
+        if self.exchange is None and net.parameters.gradients is not None:
+            return net.parameters.gradients
+        try:
+            return self._spare.pop()
+        except IndexError:
+            return net.parameters.zeros()
+
+    # Numbers besides gradients.
 
     def _mean(self, values: Sequence[float]) -> float:
         return sum(self.communicator.gather_leaves(values)) / self.count
@@ -91,41 +167,11 @@ class Leaves:
             for (name, weight), column in zip(names, columns, strict=True)
         ]
 
-    def _run_net(
-        self, net: Net, iteration: int, collect: bool
-    ) -> tuple[list[Node], list[LeafResult]]:
-        """All leaves of one net, each complete before the next, merged as far as they go."""
-        sums = PartialSums(net.backend.accumulate, self._spare.append)
-        results = []
-        for leaf in net.context.own_leaves:
-            net.context.leaf = leaf
-            net.parameters.bind_gradients(self._buffer(net))
-            net.clear_param_diffs()
-            result = LeafResult(0.0)
-            for i in range(self.iter_size):
-                net.context.step = iteration * self.iter_size + i
-                result.loss += net.forward_backward() / self.iter_size
-            if collect:
-                result.outputs = output_values(net)
-            net.parameters.settle_gradients()
-            sums.add(Node(leaf, 1, net.parameters.gradients))
-            results.append(result)
-        return sums.nodes, results
-
-    def _buffer(self, net: Net) -> Array:
-        """A buffer for one leaf's gradients: the net's own if nobody holds it any more."""
-        if self.count == 1 and net.parameters.gradients is not None:
-            return net.parameters.gradients
-        return self._spare.pop() if self._spare else net.parameters.zeros()
-
-    def finish(self) -> None:
-        """The gradients have been used; their buffer may serve again."""
-        if self.count > 1:
-            self._spare.append(self.gradients)
-
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown()
+        if self.exchange is not None:
+            self.exchange.close()
         for net in self.nets:
             net.close()
 

@@ -1,4 +1,4 @@
-"""What all communicators over MPI share: messages with a deadline, nodes of all ranks, gathering."""
+"""What all communicators over MPI share: messages with a deadline, gathering, merging."""
 
 from __future__ import annotations
 

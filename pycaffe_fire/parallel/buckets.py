@@ -1,0 +1,126 @@
+"""Gradients travel in buckets, last layers first, while backward still runs.
+
+A bucket is a slice of the flat gradients; it is complete once backward has passed the lowest layer
+that writes into it. An exchange thread merges and sums complete buckets in a fixed order, so all
+ranks take part in the same sums.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..net import Net
+
+BUCKET = 1 << 20  # elements (4 MB): large enough for bandwidth, small enough to overlap
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A slice of the flat buffers that backward completes when it has done layer `layer`."""
+
+    place: slice
+    layer: int
+
+
+def make_buckets(net: Net) -> list[Bucket]:
+    """Slices of about BUCKET elements in the order in which backward completes them."""
+    first_user: dict[int, int] = {}
+    for i, layer in enumerate(net.layers):
+        leader = net.leader_of.get(i, i)
+        writer = leader if net.layers[leader].absorbs_backward else i
+        for blob in layer.blobs:
+            first_user.setdefault(id(blob.gradient), writer)
+    buckets: list[Bucket] = []
+    stop = net.parameters.size
+    lowest = len(net.layers)
+    for p in reversed(net.parameters.items):
+        lowest = min(lowest, first_user[id(p.blob.gradient)])
+        if stop - p.start >= BUCKET or p.start == 0:
+            buckets += _cut(p.start, stop, lowest)
+            stop = p.start
+    return buckets
+
+
+def _cut(start: int, stop: int, layer: int) -> list[Bucket]:
+    """A long slice (one large parameter) goes as several buckets."""
+    parts = max(1, (stop - start) // BUCKET)
+    ends = [start + (stop - start) * i // parts for i in range(parts + 1)]
+    pairs = zip(ends, ends[1:], strict=False)
+    return [Bucket(slice(a, b), layer) for a, b in pairs][::-1]
+
+
+class Exchange:
+    """Runs `job(bucket)` for complete buckets on a thread of its own, in order.
+
+    `contributors` nets must report a bucket before it is complete.
+    """
+
+    def __init__(self, buckets: list[Bucket], job: Callable[[Bucket], None], nets: int) -> None:
+        self.buckets, self._job, self._nets = buckets, job, nets
+        self._lock = threading.Lock()
+        self._work: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._done = threading.Event()
+        self._error: BaseException | None = None
+        self.busy_seconds = 0.0  # spent in jobs
+        self.exposed_seconds = 0.0  # spent waiting for them after backward
+        self._thread = threading.Thread(target=self._run, name="exchange", daemon=True)
+        self._thread.start()
+
+    def begin(self) -> None:
+        """A new iteration: nothing is complete."""
+        self._reported = [0] * len(self.buckets)
+        self._next = [0] * self._nets
+        self._submitted = 0
+        self._error = None
+        self._done.clear()
+
+    def report(self, net: int, layer: int) -> list[Bucket]:
+        """Net number `net` has done `layer` backward; returns the buckets it completed by that."""
+        completed = []
+        while self._next[net] < len(self.buckets):
+            bucket = self.buckets[self._next[net]]
+            if bucket.layer < layer:
+                break
+            completed.append(bucket)
+            self._next[net] += 1
+        return completed
+
+    def submit(self, bucket: Bucket) -> None:
+        """Count one net's share of a bucket; the last one hands it to the thread."""
+        index = self.buckets.index(bucket)
+        with self._lock:
+            self._reported[index] += 1
+            while (
+                self._submitted < len(self.buckets)
+                and self._reported[self._submitted] == self._nets
+            ):
+                self._work.put(self._submitted)
+                self._submitted += 1
+
+    def finish(self) -> None:
+        """Wait until all buckets are summed; a failure in the thread is raised here."""
+        began = time.perf_counter()
+        self._done.wait()
+        self.exposed_seconds += time.perf_counter() - began
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        while (index := self._work.get()) is not None:
+            began = time.perf_counter()
+            try:
+                if self._error is None:
+                    self._job(self.buckets[index])
+            except BaseException as error:  # raised again in the thread that waits
+                self._error = error
+            self.busy_seconds += time.perf_counter() - began
+            if index == len(self.buckets) - 1 or self._error is not None:
+                self._done.set()
+
+    def close(self) -> None:
+        self._work.put(None)
+        self._thread.join(timeout=5)
