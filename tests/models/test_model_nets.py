@@ -15,7 +15,7 @@ from pycaffe_fire.schema import read_net
 NETS = sorted(path for path in MODELS.glob("*/*.prototxt") if not path.stem.startswith("solver"))
 TRAIN_VALS = [path for path in NETS if path.stem.startswith("train_val")]
 
-# One picture, and the number of weights and biases of the published nets (without heads).
+# One picture, and the number of learned values of the published nets (without heads).
 SIZES = {
     "lenet": ((1, 28, 28), 431080),
     "cifar10_quick": ((3, 32, 32), 145578),
@@ -24,6 +24,10 @@ SIZES = {
     "alexnet": ((3, 227, 227), 60965224),
     "nin": ((3, 227, 227), 7595176),
     "googlenet": ((3, 224, 224), 6998552),
+    "vgg16": ((3, 224, 224), 138357544),
+    "squeezenet_v1.1": ((3, 227, 227), 1235496),
+    "resnet50": ((3, 224, 224), 25557032 + 64),  # the Caffe version's conv1 has a bias
+    "mobilenet_v1": ((3, 224, 224), 4231976),
 }
 
 
@@ -138,3 +142,49 @@ def test_large_batch_nets_differ_in_the_batch_alone() -> None:
         assert large.layer[0].data_param.batch_size == 1024
         large.layer[0].data_param.batch_size = batch
         assert small == large
+
+
+def test_resnet_halves_its_pictures_where_the_published_one_does() -> None:
+    net = read_net(MODELS / "resnet50" / "train_val.prototxt")
+    blobs, ops = trace(net, TRAIN, (3, 224, 224))
+    assert [blobs[name] for name in ("conv1", "pool1", "res2c", "res3d", "res4f", "res5c")] == [
+        (64, 112, 112), (64, 56, 56), (256, 56, 56), (512, 28, 28), (1024, 14, 14), (2048, 7, 7),
+    ]  # fmt: skip
+    assert blobs["res3a_branch2a"] == (128, 28, 28), "the 1x1 convolution strides, not the 3x3"
+    layers = {layer.name: layer for layer in net.layer}
+    assert list(layers["res2a"].bottom) == ["res2a_branch1", "res2a_branch2c"]
+    assert list(layers["res4f"].bottom) == ["res4e", "res4f_branch2c"]
+    assert "res5c_branch1" not in layers
+    assert sum(op.statistics > 0 for op in ops) == 53
+    assert sum(op.weights + op.statistics for op in ops) == 25610269
+
+
+def test_every_batch_norm_is_in_place_and_has_its_scale() -> None:
+    for model, norms in (("resnet50", 53), ("mobilenet_v1", 27)):
+        layers = layers_in(read_net(MODELS / model / "train_val.prototxt"), TRAIN)
+        found = [i for i, layer in enumerate(layers) if layer.type == "BatchNorm"]
+        assert len(found) == norms
+        for i in found:
+            conv, norm, scale = layers[i - 1 : i + 2]
+            assert (conv.type, scale.type) == ("Convolution", "Scale")
+            assert scale.scale_param.bias_term
+            assert list(norm.bottom) == list(norm.top) == list(scale.top) == list(conv.top)
+            assert not norm.batch_norm_param.HasField("use_global_stats")
+
+
+def test_mobilenet_alternates_depthwise_and_pointwise() -> None:
+    net = read_net(MODELS / "mobilenet_v1" / "train_val.prototxt")
+    blobs, _ = trace(net, TRAIN, (3, 224, 224))
+    convolutions = [layer for layer in net.layer if layer.type == "Convolution"]
+    assert [layer.name for layer in convolutions[1:5]] == [
+        "conv2_1/dw", "conv2_1/sep", "conv2_2/dw", "conv2_2/sep",
+    ]  # fmt: skip
+    for layer in convolutions[1:-1]:
+        p = layer.convolution_param
+        depthwise = layer.name.endswith("/dw")
+        assert p.group == (blobs[layer.bottom[0]][0] if depthwise else 1)
+        assert p.kernel_size[0] == (3 if depthwise else 1)
+    assert blobs["conv6/sep"] == (1024, 7, 7)
+    transform = net.layer[0].transform_param
+    assert list(transform.mean_value) == pytest.approx([103.94, 116.78, 123.68])
+    assert transform.scale == pytest.approx(0.017)

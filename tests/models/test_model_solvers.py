@@ -39,32 +39,36 @@ def test_solver_fits_its_net(path: Path) -> None:
     assert solver.momentum == pytest.approx(0.9)
 
 
+# The shape is the power of `poly` or how many `step`s fit into the run.
 @pytest.mark.parametrize(
-    ("name", "batch", "epochs", "base_lr", "policy", "decay"),
+    ("name", "batch", "epochs", "base_lr", "policy", "shape", "decay"),
     [
-        ("nin/solver", 256, 47, 0.01, "step", 0.0005),
-        ("nin/solver_b1024", 1024, 47, 0.04, "step", 0.0005),
-        ("googlenet/solver", 32, 64, 0.01, "poly", 0.0002),
-        ("googlenet/solver_b1024", 1024, 72, 0.08, "poly", 0.0002),
-        ("caffenet/solver", 256, 90, 0.01, "step", 0.0005),
-        ("alexnet/solver", 256, 90, 0.01, "step", 0.0005),
+        ("nin/solver", 256, 47, 0.01, "step", 2.2, 0.0005),
+        ("nin/solver_b1024", 1024, 47, 0.04, "step", 2.2, 0.0005),
+        ("googlenet/solver", 32, 64, 0.01, "poly", 0.5, 0.0002),
+        ("googlenet/solver_b1024", 1024, 72, 0.08, "poly", 0.5, 0.0002),
+        ("caffenet/solver", 256, 90, 0.01, "step", 4.5, 0.0005),
+        ("alexnet/solver", 256, 90, 0.01, "step", 4.5, 0.0005),
+        ("vgg16/solver", 256, 74, 0.01, "step", 3.7, 0.0005),
+        ("squeezenet_v1.1/solver", 512, 68, 0.04, "poly", 1, 0.0002),
+        ("resnet50/solver", 256, 120, 0.1, "step", 4, 0.0001),
+        ("mobilenet_v1/solver", 256, 100, 0.1, "poly", 1, 0.0001),
     ],
 )
 def test_imagenet_settings(
-    name: str, batch: int, epochs: int, base_lr: float, policy: str, decay: float
+    name: str, batch: int, epochs: int, base_lr: float, policy: str, shape: float, decay: float
 ) -> None:
     solver = read_solver(MODELS / f"{name}.prototxt")
-    assert batch_size(solver, TRAIN) == batch
+    assert batch_size(solver, TRAIN) * solver.iter_size == batch
     assert solver.max_iter * batch / IMAGENET_TRAIN == pytest.approx(epochs, rel=0.01)
     assert solver.base_lr == pytest.approx(base_lr)
     assert solver.lr_policy == policy
     assert solver.weight_decay == pytest.approx(decay)
     if policy == "poly":
-        assert solver.power == 0.5
+        assert solver.power == shape
     else:
         assert solver.gamma == pytest.approx(0.1)
-        drops = solver.max_iter / solver.stepsize
-        assert drops == pytest.approx(2.2 if name.startswith("nin") else 4.5, rel=0.001)
+        assert solver.max_iter / solver.stepsize == pytest.approx(shape, rel=0.001)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The FireCaffe paper's volumes at batch 1024, computed from the prototxts alone."""
+"""Published volumes, computed from the prototxts alone."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pycaffe_fire.schema import read_net
 BATCH = 1024
 
 
+# The FireCaffe paper's, at batch 1024.
 # Weights and inputs of the layers that have weights in MB; forward and backward in TFLOP.
 @pytest.mark.parametrize(
     ("name", "crop", "groups", "weights", "inputs", "tflop"),
@@ -33,3 +34,22 @@ def test_volumes_are_the_papers(
     assert 4e-6 * BATCH * sum(op.inputs for op in ops) == pytest.approx(inputs, abs=0.5)
     forward = 2e-12 * BATCH * sum(op.multiply_adds for op in ops)
     assert 3 * forward == pytest.approx(tflop, abs=0.05 if groups else 0.005)
+
+
+# Multiply-adds of one picture in G. Caffe's SqueezeNet crops 227; its figure is given for 224.
+@pytest.mark.parametrize(
+    ("name", "crop", "published", "rounding"),
+    [
+        ("resnet50", 224, 3.86, 0.005),
+        ("vgg16", 224, 15.47, 0.005),
+        ("squeezenet_v1.1", 224, 0.35, 0.005),
+        ("squeezenet_v1.1", 227, 0.388, 0.0005),
+        ("mobilenet_v1", 224, 0.569, 0.0005),
+    ],
+)
+def test_multiply_adds_are_the_published(
+    name: str, crop: int, published: float, rounding: float
+) -> None:
+    net = read_net(MODELS / name / "train_val.prototxt")
+    _, ops = trace(net, TRAIN, (3, crop, crop))
+    assert 1e-9 * sum(op.multiply_adds for op in ops) == pytest.approx(published, abs=rounding)

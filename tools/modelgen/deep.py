@@ -37,7 +37,7 @@ VGG_BLOCKS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512,
 
 def _vgg16(net: NetText) -> str:
     # Each layer of xavier weights and ReLU halves the variance, which brings pixels of a
-    # deviation near 65 down to class scores near 0; msra would keep them at their size.
+    # deviation near 65 down to scores near 1; msra would keep them so large that it diverges.
     conv = partial(net.conv, weight=XAVIER, bias=constant(0), pad=1)
     fc = partial(net.fc, weight=XAVIER, bias=constant(0))
     x = "data"
