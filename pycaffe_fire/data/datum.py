@@ -1,4 +1,4 @@
-"""Caffe's Datum records: a small wire reader that copies nothing, and pictures to arrays.
+"""Caffe's Datum records: a small wire reader that copies nothing, and their writers.
 
 Parsing by hand instead of through protobuf leaves the pixels where the database has them; every
 image ends as a (channels, height, width) view in Caffe's BGR order, ready for the transformer.
@@ -6,13 +6,12 @@ image ends as a (channels, height, width) view in Caffe's BGR order, ready for t
 
 from __future__ import annotations
 
-import io
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
+from pycaffe_fire.data.picture import decode_image
 from pycaffe_fire.errors import DataError
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -101,19 +100,31 @@ def _float_run(view: memoryview, at: int) -> tuple[NDArray[np.float32], int]:
     return np.ascontiguousarray(pairs["value"][:count]), at + 5 * count
 
 
-def encode_datum(array: NDArray[Any], label: int) -> bytes:
-    """A Datum of a (channels, height, width) array: uint8 as data, anything else as float_data."""
+def encode_datum(array: NDArray[Any], label: int | None, encoded: bool | None = None) -> bytes:
+    """A Datum of a (channels, height, width) array: uint8 as data, anything else as float_data.
+
+    Fields that are None are left out: Caffe's own tools differ in which ones they write.
+    """
     if array.ndim != 3:
         raise DataError(f"a Datum holds channels x height x width, not shape {array.shape}")
     parts = [_int_field(number, size) for number, size in enumerate(array.shape, 1)]
     if array.dtype == np.uint8:
         parts.append(_number(4 << 3 | _BYTES) + _number(array.size) + array.tobytes())
-    parts.append(_int_field(5, label))
+    if label is not None:
+        parts.append(_int_field(5, label))
     if array.dtype != np.uint8:
         pairs = np.empty(array.size, np.dtype([("tag", "u1"), ("value", "<f4")]))
         pairs["tag"], pairs["value"] = _FLOAT_TAG, array.ravel()
         parts.append(pairs.tobytes())
+    if encoded is not None:
+        parts.append(_int_field(7, int(encoded)))
     return b"".join(parts)
+
+
+def picture_datum(picture: bytes, label: int) -> bytes:
+    """A Datum of an encoded picture, as Caffe writes it: without a shape."""
+    head = _number(4 << 3 | _BYTES) + _number(len(picture))
+    return b"".join((head, picture, _int_field(5, label), _int_field(7, 1)))
 
 
 def _int_field(field: int, value: int) -> bytes:
@@ -147,39 +158,3 @@ def datum_image(
             f"{where}: the Datum says {shape} = {size:,} values but holds {len(values):,}"
         )
     return values.reshape(shape)
-
-
-# What each of Pillow's 8-bit modes becomes; colours stay colours and alpha stays, as in OpenCV.
-_MODES = {
-    **dict.fromkeys(("RGB", "P", "CMYK", "YCbCr"), "RGB"),
-    **dict.fromkeys(("RGBA", "LA", "PA"), "RGBA"),
-    **dict.fromkeys(("L", "1"), "L"),
-}
-
-
-def decode_image(
-    data: bytes | memoryview, where: str, force_color: bool = False, force_gray: bool = False
-) -> NDArray[np.uint8]:
-    """Decode PNG, JPEG, ... to a (channels, height, width) view in BGR order."""
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            kind = _MODES.get(image.mode)
-            if kind is None:
-                raise DataError(f"{where}: pictures of mode {image.mode} are not 8-bit; convert it")
-            if force_gray:
-                image.draft("L", image.size)
-                kind = "L"
-            elif force_color:
-                kind = "RGB"
-            pixels: NDArray[np.uint8] = np.asarray(
-                image if image.mode == kind else image.convert(kind)
-            )
-    except DataError:
-        raise
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"{where}: the picture cannot be decoded: {error}") from None
-    if pixels.ndim == 2:
-        return pixels.reshape(1, *pixels.shape)
-    backwards = pixels[:, :, ::-1] if kind == "RGB" else pixels[:, :, (2, 1, 0, 3)]
-    planes: NDArray[np.uint8] = backwards.transpose(2, 0, 1)
-    return planes

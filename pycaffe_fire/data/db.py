@@ -120,13 +120,7 @@ class LevelDatabase(Database):
     """
 
     def __init__(self, path: str) -> None:
-        try:
-            plyvel = importlib.import_module("plyvel")
-        except ImportError:
-            raise DataError(
-                f"{path}: LevelDB is read with the plyvel library, which is not installed; "
-                "run: pip install plyvel"
-            ) from None
+        plyvel = import_plyvel(path)
         self._folder = tempfile.TemporaryDirectory(prefix="pycaffe_fire-leveldb-")
         for entry in sorted(os.scandir(path), key=lambda e: e.name):
             target = os.path.join(self._folder.name, entry.name)
@@ -151,6 +145,17 @@ class LevelDatabase(Database):
 
     def _get(self, key: bytes) -> Any:
         return self._db.get(key)
+
+
+def import_plyvel(path: str) -> Any:
+    """The LevelDB library; `path` is the database it is wanted for."""
+    try:
+        return importlib.import_module("plyvel")
+    except ImportError:
+        raise DataError(
+            f"{path}: LevelDB needs the plyvel library, which is not installed; "
+            "run: pip install 'pycaffe_fire[leveldb]'"
+        ) from None
 
 
 def _open_environment(path: str) -> Any:
@@ -216,11 +221,23 @@ _open: weakref.WeakValueDictionary[tuple[str, str], Database] = weakref.WeakValu
 _open_lock = threading.Lock()
 
 
+def check_backend(path: str, backend: str) -> str:
+    """The backend's name in capitals."""
+    if backend.upper() not in ("LMDB", "LEVELDB"):
+        raise DataError(f'{path}: unknown database backend "{backend}"; known: lmdb, leveldb')
+    return backend.upper()
+
+
+def detect_backend(path: str | os.PathLike[str]) -> str:
+    """Which kind of database lies there, for tools that are not told."""
+    leveldb = Path(path, "CURRENT").exists() and not Path(path, "data.mdb").exists()
+    return "LEVELDB" if leveldb else "LMDB"
+
+
 def open_database(path: str | os.PathLike[str], backend: str = "LMDB") -> Database:
     """Open for reading; a database already open in this process is shared."""
-    name, backend = os.fspath(path), backend.upper()
-    if backend not in ("LMDB", "LEVELDB"):
-        raise DataError(f'{name}: unknown database backend "{backend}"; known: LMDB, LEVELDB')
+    name = os.fspath(path)
+    backend = check_backend(name, backend)
     identity = (os.path.realpath(name), backend)
     with _open_lock:
         database = _open.get(identity)

@@ -1,4 +1,7 @@
-"""HDF5 files named in a list, as Caffe's HDF5Data layer reads them: row after row, file by file."""
+"""HDF5 files named in a list, as Caffe's HDF5Data layer reads them: row after row, file by file.
+
+Shuffling keeps to that: every epoch has its own order of files, and every file its own of rows.
+"""
 
 from __future__ import annotations
 
@@ -13,27 +16,35 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from pycaffe_fire.backend import random
 from pycaffe_fire.errors import DataError
 
 _KEPT = 2  # files in memory: one in use, and one more while threads cross from file to file
 
 
 class HDF5Source:
-    """Rows of the datasets `names` (one per top); sample g is row g modulo all rows there are."""
+    """Rows of the datasets `names` (one per top); sample g is row g modulo all rows there are.
 
-    def __init__(self, list_file: str | os.PathLike[str], names: Sequence[str]) -> None:
+    `shuffle` is the key of the random stream that orders files and rows, if they are shuffled.
+    """
+
+    def __init__(
+        self, list_file: str | os.PathLike[str], names: Sequence[str], shuffle: int | None = None
+    ) -> None:
         self._names = list(names)
+        self._shuffle = shuffle
         self._files = _read_list(os.fspath(list_file))
         self.shapes: list[tuple[int, ...]] = []
         rows = [self._inspect(file) for file in self._files]
-        self._ends = list(accumulate(rows))
-        if not self._ends[-1]:
+        self._rows = rows
+        self._count = sum(rows)
+        if not self._count:
             raise DataError(f"{os.fspath(list_file)}: its files hold no rows")
         self._lock = threading.Lock()
         self._recent: dict[int, list[NDArray[np.float32]]] = {}
 
     def __len__(self) -> int:
-        return self._ends[-1]
+        return self._count
 
     def _inspect(self, file: str) -> int:
         """The number of rows of a file, after checking that it fits the first."""
@@ -60,14 +71,28 @@ class HDF5Source:
         """Write the samples' rows, one array per name."""
         done = 0
         while done < len(samples):
-            row = (samples.start + done) % len(self)
-            number = bisect_right(self._ends, row)
-            start = row - (self._ends[number - 1] if number else 0)
-            content = self._content(number)
-            count = min(len(samples) - done, self._ends[number] - row)
-            for source, target in zip(content, arrays, strict=True):
-                target[done : done + count] = source[start : start + count]
+            epoch, at = divmod(samples.start + done, self._count)
+            files = self._file_order(epoch)
+            ends = list(accumulate(self._rows[file] for file in files))
+            turn = bisect_right(ends, at)
+            file, start = files[turn], at - (ends[turn - 1] if turn else 0)
+            count = min(len(samples) - done, ends[turn] - at)
+            rows = self._row_order(epoch, file, slice(start, start + count))
+            for source, target in zip(self._content(file), arrays, strict=True):
+                target[done : done + count] = source[rows]
             done += count
+
+    def _file_order(self, epoch: int) -> list[int]:
+        if self._shuffle is None:
+            return list(range(len(self._files)))
+        words = random.bits(self._shuffle, 2 * epoch, 0, len(self._files))
+        return [int(i) for i in np.argsort(words, kind="stable")]
+
+    def _row_order(self, epoch: int, file: int, part: slice) -> slice | NDArray[np.int64]:
+        if self._shuffle is None:
+            return part
+        words = random.bits(self._shuffle, 2 * epoch + 1, file, self._rows[file])
+        return np.argsort(words, kind="stable")[part]
 
     def _content(self, number: int) -> list[NDArray[np.float32]]:
         with self._lock:

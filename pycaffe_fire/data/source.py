@@ -1,9 +1,14 @@
-"""A database as a source of ready samples: records by global order, decoded and transformed."""
+"""Sources of ready samples: pictures by global order, decoded and transformed.
+
+A record that the policy lets pass is replaced by the one behind it in the source, so what a
+sample holds depends on the data alone and not on who reads it.
+"""
 
 from __future__ import annotations
 
 import importlib
 import os
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -13,45 +18,54 @@ from pycaffe_fire.backend import compiled
 from pycaffe_fire.data.datum import datum_image, parse_datum
 from pycaffe_fire.data.db import open_database
 from pycaffe_fire.data.order import Order
+from pycaffe_fire.data.policy import BadRecords
 from pycaffe_fire.data.transformer import Transformer
 from pycaffe_fire.errors import DataError
 
+Sample = tuple[NDArray[Any], int]  # a picture ready for crop and mean, and its label
 
-class DatabaseSource:
-    """Samples of a Data layer; `fill` may be called by several threads at once."""
+
+class PictureSource(ABC):
+    """Numbered pictures with labels; `fill` may be called by several threads at once.
+
+    `classes` is the number of labels there are, where that is known.
+    """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        backend: str,
-        transformer: Transformer,
-        order: Order,
+        self, transformer: Transformer, order: Order, classes: int = 0, policy: str | None = None
     ) -> None:
-        self._db = open_database(path, backend)
         self._transform = transformer
         self._order = order
-        first, _, self.shape = self._sample(0)
-        self._record_shape = first.shape
+        self._classes = classes
+        self.bad = BadRecords(policy)
+        self._shape: tuple[int, int, int] | None = None
+        first = int(order.records(range(1), len(self))[0])
+        image, _ = self._sample(first, 0)
+        channels, height, width = image.shape
+        self._shape = transformer.output_shape((channels, height, width), self.where(first))
 
+    @abstractmethod
     def __len__(self) -> int:
-        return len(self._db)
+        """How many records there are."""
+
+    @abstractmethod
+    def where(self, record: int) -> str:
+        """The source and the record's name, for errors."""
+
+    @abstractmethod
+    def read(self, record: int) -> Sample:
+        """Picture and label of one record."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of one transformed sample."""
+        assert self._shape is not None
+        return self._shape
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
         """Shapes of one sample's data and label."""
         return [self.shape, ()]
-
-    def _where(self, record: int) -> str:
-        return f"{self._db.path}, record {self._db.key(record).decode(errors='replace')!r}"
-
-    def _sample(self, record: int) -> tuple[NDArray[Any], int, tuple[int, int, int]]:
-        """Image, label and shape after the transform of one record."""
-        where = self._where(record)
-        datum = parse_datum(self._db.record(record), where)
-        transform = self._transform
-        image = datum_image(datum, where, transform.force_color, transform.force_gray)
-        channels, height, width = image.shape
-        return image, datum.label, transform.output_shape((channels, height, width), where)
 
     def fill(
         self,
@@ -62,41 +76,93 @@ class DatabaseSource:
         """Write the samples' images into `data` (N, C, H, W) and their labels into `label` (N)."""
         if label is None:
             label = np.empty(len(samples), np.float32)
-        records = self._order.records(samples, len(self._db)).tolist()
-        if compiled.numba is None or not self._fill_plain(records, samples, data, label):
-            self._fill_any(records, samples, data, label)
+        records = self._order.records(samples, len(self)).tolist()
+        images = []
+        for i, (record, sample) in enumerate(zip(records, samples, strict=True)):
+            image, label[i] = self._sample(record, sample)
+            images.append(image)
+        self._transform(images, samples, data)
 
-    def _fill_plain(
+    def _sample(self, record: int, sample: int) -> Sample:
+        count = len(self)
+        candidates = ((record + i) % count for i in range(count))
+        return self.bad.first_good(candidates, lambda number: self._checked(number, sample))
+
+    def _checked(self, record: int, sample: int) -> Sample:
+        where = self.where(record)
+        image, label = self.read(record)
+        if self._classes and not 0 <= label < self._classes:
+            raise DataError(
+                f"{where}: has label {label}, outside the {self._classes} classes (0 to "
+                f"{self._classes - 1}) there are"
+            )
+        if self._transform.augment:
+            image = self._transform.augment(image, sample, where)
+        channels, height, width = image.shape
+        shape = self._transform.output_shape((channels, height, width), where)
+        if self._shape is not None and shape != self._shape:
+            raise DataError(
+                f"{where}: has shape {shape}, the first record {self._shape}; "
+                "make all images the same size or set crop_size"
+            )
+        return image, label
+
+
+class DatabaseSource(PictureSource):
+    """The records of an LMDB or LevelDB."""
+
+    def __init__(
         self,
-        records: list[int],
+        path: str | os.PathLike[str],
+        backend: str,
+        transformer: Transformer,
+        order: Order,
+        classes: int = 0,
+        policy: str | None = None,
+    ) -> None:
+        self._db = open_database(path, backend)
+        self._raw_shape = (0, 0, 0)
+        super().__init__(transformer, order, classes, policy)
+
+    def __len__(self) -> int:
+        return len(self._db)
+
+    def where(self, record: int) -> str:
+        return f"{self._db.path}, record {self._db.key(record).decode(errors='replace')!r}"
+
+    def read(self, record: int) -> Sample:
+        where, transform = self.where(record), self._transform
+        datum = parse_datum(self._db.record(record), where)
+        if self._shape is None and not datum.encoded:  # of the first record, while setting up
+            self._raw_shape = (datum.channels, datum.height, datum.width)
+        return datum_image(datum, where, transform.force_color, transform.force_gray), datum.label
+
+    def fill(
+        self,
         samples: range,
         data: NDArray[np.float32],
-        label: NDArray[np.float32],
+        label: NDArray[np.float32] | None = None,
+    ) -> None:
+        if label is None:
+            label = np.empty(len(samples), np.float32)
+        if not self._fill_plain(samples, data, label):
+            super().fill(samples, data, label)
+
+    def _fill_plain(
+        self, samples: range, data: NDArray[np.float32], label: NDArray[np.float32]
     ) -> bool:
         """The common case, a batch of raw uint8 images of one shape; False if it is not that."""
+        shape = self._raw_shape
+        if compiled.numba is None or not shape[0] or self._transform.augment:
+            return False
         kernels = importlib.import_module("pycaffe_fire.data.kernels")
+        records = self._order.records(samples, len(self)).tolist()
         buffers = [np.frombuffer(self._db.record(record), np.uint8) for record in records]
         spans = [(b.__array_interface__["data"][0], len(b)) for b in buffers]
         addresses = np.empty(len(records), np.int64)
-        if not kernels.find_pixels(np.array(spans, np.int64), self._record_shape, addresses, label):
+        if not kernels.find_pixels(np.array(spans, np.int64), shape, addresses, label):
             return False
-        self._transform.transform_pixels(addresses, self._record_shape, samples, data)
+        if self._classes and not 0 <= label.min() <= label.max() < self._classes:
+            return False
+        self._transform.transform_pixels(addresses, shape, samples, data)
         return True
-
-    def _fill_any(
-        self,
-        records: list[int],
-        samples: range,
-        data: NDArray[np.float32],
-        label: NDArray[np.float32],
-    ) -> None:
-        images = []
-        for i, record in enumerate(records):
-            image, label[i], shape = self._sample(record)
-            if shape != self.shape:
-                raise DataError(
-                    f"{self._where(record)}: has shape {shape}, the first record {self.shape}; "
-                    "make all images the same size or set crop_size"
-                )
-            images.append(image)
-        self._transform(images, samples, data)

@@ -3,7 +3,8 @@
     top = (crop(image) - crop(mean)) * scale, then mirrored left to right
 
 In the training phase the crop lies at random, in the test phase in the middle; mirroring is a coin
-toss in both, as in Caffe. The draws depend on the seed and the global sample number alone.
+toss in both, as in Caffe. The draws depend on the seed and the global sample number alone. What
+the forks change before that, picture by picture, is in augment.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pycaffe_fire.backend import compiled, random
+from pycaffe_fire.data.augment import Augmenter
 from pycaffe_fire.errors import DataError
 from pycaffe_fire.schema import read_blob
 
@@ -27,7 +29,8 @@ class Transformer:
     """
 
     def __init__(self, param: Any, train: bool, key: int, where: str = "transform_param") -> None:
-        self.crop_size = int(param.crop_size)
+        self._where = where
+        self.crop = self._read_crop(param)
         self.force_color = bool(param.force_color)
         self.force_gray = bool(param.force_gray)
         self._mirror = bool(param.mirror)
@@ -35,13 +38,23 @@ class Transformer:
         self._mean_values = [float(v) for v in param.mean_value]
         self._mean_file = str(param.mean_file)
         self._train = train
-        self._key = key
-        self._where = where
+        self._key = key if param.random_seed < 0 else random.key(param.random_seed, "transform")
         if self.force_color and self.force_gray:
             raise DataError(f"{where}: force_color and force_gray cannot both be set")
         if self._mean_file and self._mean_values:
             raise DataError(f"{where}: give mean_file or mean_value, not both")
         self._mean = self._read_mean() if self._mean_file else None
+        self.augment = Augmenter(param, self.crop, self._key, where)
+
+    def _read_crop(self, param: Any) -> tuple[int, int] | None:
+        """(height, width) of the crop, if there is one."""
+        size, height, width = int(param.crop_size), int(param.crop_h), int(param.crop_w)
+        if bool(height) != bool(width) or (size and height):
+            raise DataError(
+                f"{self._where}: give crop_size, or both crop_h and crop_w; got crop_size {size}, "
+                f"crop_h {height}, crop_w {width}"
+            )
+        return (size or height, size or width) if size or height else None
 
     def _read_mean(self) -> NDArray[np.float32]:
         blob: NDArray[np.float32] = np.asarray(read_blob(self._mean_file), np.float32)
@@ -57,10 +70,12 @@ class Transformer:
     def output_shape(self, shape: tuple[int, int, int], where: str) -> tuple[int, int, int]:
         """The shape after the transform of an image of `shape`; refuses one that does not fit."""
         channels, height, width = shape
-        crop = self.crop_size
-        if crop > height or crop > width:
+        if self.crop is not None and (self.crop[0] > height or self.crop[1] > width):
+            what = f"{self.crop[0]} x {self.crop[1]}"
+            if self.crop[0] == self.crop[1]:
+                what = str(self.crop[0])
             raise DataError(
-                f"{where}: crop_size {crop} is larger than the image ({height} x {width}); "
+                f"{where}: crop_size {what} is larger than the image ({height} x {width}); "
                 "resize the images or lower crop_size"
             )
         if self._mean is not None and self._mean.shape != shape:
@@ -73,7 +88,7 @@ class Transformer:
                 f"{self._where}: {len(self._mean_values)} mean_value for images of "
                 f"{channels} channels; give one, or one per channel"
             )
-        return (channels, crop, crop) if crop else shape
+        return (channels, *self.crop) if self.crop is not None else shape
 
     def __call__(
         self, images: Sequence[NDArray[Any]], samples: range, out: NDArray[np.float32]

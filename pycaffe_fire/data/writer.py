@@ -13,46 +13,113 @@ import shutil
 import uuid
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import lmdb
 
+from pycaffe_fire.data.db import check_backend, import_plyvel
 from pycaffe_fire.errors import DataError
 
 _COMMIT_RECORDS = 1000
 _COMMIT_BYTES = 64 << 20
 
 
-class DatabaseWriter:
-    """Context manager: `put` records, and the LMDB appears under `path` on a clean exit."""
+class _Store(Protocol):
+    """A new database in an existing folder."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def write(self, records: list[tuple[bytes, bytes]]) -> None:
+        """Add records; a key written twice keeps the last value."""
+
+    def close(self) -> None:
+        """Hand everything to the operating system; safe to call twice."""
+
+
+class _LmdbStore:
+    def __init__(self, folder: Path) -> None:
+        self._map_size = 2 * _COMMIT_BYTES
+        self._env: Any = lmdb.open(
+            str(folder), map_size=self._map_size, sync=False, metasync=False, lock=False
+        )
+
+    def write(self, records: list[tuple[bytes, bytes]]) -> None:
+        while True:
+            try:
+                with self._env.begin(write=True) as transaction:
+                    transaction.cursor().putmulti(records)
+                return
+            except lmdb.MapFullError:  # the transaction is gone; enlarge and write it again
+                self._map_size *= 2
+                self._env.set_mapsize(self._map_size)
+
+    def close(self) -> None:
+        self._env.close()
+
+
+class _LevelStore:
+    """With the block and buffer sizes that Caffe's own writer uses."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._db: Any = import_plyvel(name).DB(
+            str(folder), create_if_missing=True, block_size=65536, write_buffer_size=_COMMIT_BYTES
+        )
+
+    def write(self, records: list[tuple[bytes, bytes]]) -> None:
+        with self._db.write_batch() as batch:
+            for key, value in records:
+                batch.put(key, value)
+
+    def close(self) -> None:
+        self._db.close()
+
+
+class DatabaseWriter:
+    """Context manager: `put` records, and the database appears under `path` on a clean exit."""
+
+    def __init__(self, path: str | os.PathLike[str], backend: str = "LMDB") -> None:
         self.path = Path(path)
+        self._backend = check_backend(os.fspath(path), backend)
         self._pending: list[tuple[bytes, bytes]] = []
         self._pending_bytes = 0
-        self._map_size = 2 * _COMMIT_BYTES
         self._alive: int | None = None
 
     def __enter__(self) -> DatabaseWriter:
         if self.path.exists():
             raise DataError(f"{self.path}: exists already; delete it or choose another name")
-        try:
+        with self._explaining("cannot be written"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._remove_leftovers()
             self._folder = self._parent / f".{self.path.name}.{uuid.uuid4().hex}.partial"
             self._folder.mkdir()
-            with contextlib.suppress(OSError):  # no locks here: then nobody tidies up after us
-                self._alive = _lock(self._folder)
-            self._env: Any = lmdb.open(
-                str(self._folder), map_size=self._map_size, sync=False, metasync=False, lock=False
-            )
-        except (OSError, lmdb.Error) as error:
-            raise DataError(f"{self.path}: cannot be written: {error}") from None
+            try:
+                with contextlib.suppress(OSError):  # no locks here: nobody tidies up after us
+                    self._alive = _lock(self._folder)
+                self._store = self._open_store()
+            except BaseException:
+                self._clean_up()
+                raise
         return self
 
     @property
     def _parent(self) -> Path:
         return self.path.parent
+
+    def _open_store(self) -> _Store:
+        if self._backend == "LMDB":
+            return _LmdbStore(self._folder)
+        return _LevelStore(self._folder, str(self.path))
+
+    @contextlib.contextmanager
+    def _explaining(self, what: str) -> Any:
+        try:
+            yield
+        except DataError:
+            raise
+        except (OSError, lmdb.Error) as error:
+            raise DataError(f"{self.path}: {what}: {error}") from None
+        except Exception as error:  # plyvel's own, which is there only if plyvel is
+            if type(error).__module__.partition(".")[0] != "plyvel":
+                raise
+            raise DataError(f"{self.path}: {what}: {error}") from None
 
     def put(self, key: bytes, value: bytes) -> None:
         """Add a record; a key written twice keeps the last value."""
@@ -62,17 +129,11 @@ class DatabaseWriter:
             self._commit()
 
     def _commit(self) -> None:
-        while self._pending:
-            try:
-                with self._env.begin(write=True) as transaction:
-                    transaction.cursor().putmulti(self._pending)
-                self._pending.clear()
-                self._pending_bytes = 0
-            except lmdb.MapFullError:  # the transaction is gone; enlarge and write it again
-                self._map_size *= 2
-                self._env.set_mapsize(self._map_size)
-            except lmdb.Error as error:
-                raise DataError(f"{self.path}: writing failed: {error}") from None
+        if self._pending:
+            with self._explaining("writing failed"):
+                self._store.write(self._pending)
+            self._pending.clear()
+            self._pending_bytes = 0
 
     def __exit__(
         self,
@@ -84,22 +145,24 @@ class DatabaseWriter:
             if kind is None:
                 self._finish()
         finally:
-            self._env.close()
-            if self._alive is not None:
-                os.close(self._alive)
-            shutil.rmtree(self._folder, ignore_errors=True)  # gone already when it was renamed
+            self._store.close()
+            self._clean_up()
+
+    def _clean_up(self) -> None:
+        if self._alive is not None:
+            os.close(self._alive)
+        shutil.rmtree(self._folder, ignore_errors=True)  # gone already when it was renamed
 
     def _finish(self) -> None:
         self._commit()
-        try:
-            self._env.sync(True)
-            self._env.close()
+        with self._explaining("writing failed"):
+            self._store.close()
             (self._folder / _OWNER).unlink(missing_ok=True)
-            _sync_folder(self._folder)
+            for file in self._folder.iterdir():
+                _sync(file)
+            _sync(self._folder)
             self._folder.rename(self.path)
-            _sync_folder(self._parent)
-        except (OSError, lmdb.Error) as error:
-            raise DataError(f"{self.path}: writing failed: {error}") from None
+            _sync(self._parent)
 
     def _remove_leftovers(self) -> None:
         for folder in self._parent.glob(f".{self.path.name}.*.partial"):
@@ -121,8 +184,8 @@ def _lock(folder: Path) -> int:
     return descriptor
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

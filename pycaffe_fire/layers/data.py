@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import schema
-from ..backend.random import key
 from ..blob import Blob
-from ..data.order import Order, SequentialOrder, ShuffledOrder, skip_offset
 from ..data.source import DatabaseSource
-from ..data.transformer import Transformer
-from ..errors import DataError
-from .base import is_train, register_layer
+from .base import register_layer
 from .feed import Feed
 
 
@@ -22,21 +18,15 @@ class Data(Feed):
     tops = (1, 2)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        param, seed = self.param.data_param, self.context.seed
+        param, transform = self.param.data_param, self.param.transform_param
         if not param.source:
             self.fail("data_param needs a source (the path of a database)")
-        transformer = Transformer(
-            self.param.transform_param,
-            is_train(self.phase),
-            key(seed, f"transform {self.name}"),
-            f'layer "{self.name}" transform_param',
-        )
-        order: Order = SequentialOrder(skip_offset(seed, f"skip {self.name}", param.rand_skip))
-        if param.shuffle:
-            order = ShuffledOrder(key(seed, f"shuffle {self.name}"))
+        if param.side:
+            self.fail("data_param side (boxes of YOLO) is not supported; remove it")
+        order = self.order(param.rand_skip, param.shuffle)
         kind = schema.DataParameter.DB.Name(param.backend)
-        try:
-            source = DatabaseSource(param.source, kind, transformer, order)
-        except DataError as error:
-            raise DataError(f'layer "{self.name}" ({self.type}): {error}') from error
+        transformer = self.transformer()
+        transformer.force_color |= param.force_encoded_color
+        with self.naming():
+            source = DatabaseSource(param.source, kind, transformer, order, transform.num_labels)
         self.start(source, param.batch_size, max(1, param.prefetch), top)

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from ..backend import available_cores
+from ..backend.random import key
 from ..backend.tensor import NATIVE
 from ..blob import Blob
 from ..data.loader import Loader, Source
-from ..data.order import leaf_schedule, visits
+from ..data.order import (
+    Order,
+    SequentialOrder,
+    ShuffledOrder,
+    leaf_schedule,
+    skip_offset,
+    visits,
+)
+from ..data.transformer import Transformer
 from ..errors import DataError
-from .base import Layer
+from .base import Layer, is_train
 
 LOADER_THREADS = 2
+DEPTH = 3  # batches ahead, where the prototxt does not say
 
 
 class Feed(Layer):
@@ -20,6 +31,32 @@ class Feed(Layer):
 
     bottoms = (0, 0)
     tops = (1, None)
+
+    def transformer(self) -> Transformer:
+        """What transform_param asks for."""
+        try:
+            return Transformer(
+                self.param.transform_param,
+                is_train(self.phase),
+                key(self.context.seed, f"transform {self.name}"),
+            )
+        except DataError as error:
+            self.fail(str(error))
+
+    def order(self, rand_skip: int, shuffle: bool) -> Order:
+        """The global order of samples: as the source has them, or a new one every epoch."""
+        seed = self.context.seed
+        if shuffle:
+            return ShuffledOrder(key(seed, f"shuffle {self.name}"))
+        return SequentialOrder(skip_offset(seed, f"skip {self.name}", rand_skip))
+
+    @contextmanager
+    def naming(self) -> Iterator[None]:
+        """Data errors inside name this layer."""
+        try:
+            yield
+        except DataError as error:
+            raise DataError(f'layer "{self.name}" ({self.type}): {error}') from error
 
     def start(self, source: Source, batch_size: int, depth: int, top: Sequence[Blob]) -> None:
         """Shape the tops for one leaf of a global batch and prepare to feed them."""
@@ -37,6 +74,7 @@ class Feed(Layer):
             blob.reshape(size, *shape)
         schedule = leaf_schedule(batch_size, ctx.leaves, ctx.own_leaves, ctx.iter_size)
         threads = min(LOADER_THREADS, available_cores())
+        self._source = source
         self._loader = Loader(source, schedule, size, depth, threads)
         self._visits = visits(0, ctx.own_leaves, ctx.iter_size)
 
@@ -46,10 +84,8 @@ class Feed(Layer):
             self._loader.seek(ctx.step)
             self._visits = visits(ctx.step, ctx.own_leaves, ctx.iter_size)
             next(self._visits)
-        try:
+        with self.naming():
             batch = self._loader.next()
-        except DataError as error:
-            raise DataError(f'layer "{self.name}" ({self.type}): {error}') from error
         for blob, array in zip(top, batch.arrays, strict=False):
             blob.value.bind(array.reshape(-1))
             blob.value.fresh = NATIVE
@@ -58,6 +94,11 @@ class Feed(Layer):
     def wait_seconds(self) -> float:
         """Time spent waiting for data since the start."""
         return self._loader.wait_seconds
+
+    @property
+    def skipped(self) -> int:
+        """How many records could not be used and were skipped (see data.policy)."""
+        return len(getattr(self._source, "bad", ()))
 
     def close(self) -> None:
         if hasattr(self, "_loader"):

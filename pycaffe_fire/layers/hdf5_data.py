@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..backend.random import key
 from ..blob import Blob
 from ..data.hdf5 import HDF5Source
 from .base import register_layer
-from .feed import Feed
-
-DEPTH = 3
+from .feed import DEPTH, Feed
 
 
 @register_layer("HDF5Data")
@@ -22,4 +21,7 @@ class HDF5Data(Feed):
             self.fail("does not transform data; remove transform_param")
         if not param.source:
             self.fail("hdf5_data_param needs a source (a text file listing HDF5 files)")
-        self.start(HDF5Source(param.source, list(self.param.top)), param.batch_size, DEPTH, top)
+        shuffle = key(self.context.seed, f"shuffle {self.name}") if param.shuffle else None
+        with self.naming():
+            source = HDF5Source(param.source, list(self.param.top), shuffle)
+        self.start(source, param.batch_size, DEPTH, top)

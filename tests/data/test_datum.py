@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 from pycaffe_fire import schema
-from pycaffe_fire.data.datum import datum_image, decode_image, encode_datum, parse_datum
+from pycaffe_fire.data.datum import datum_image, encode_datum, parse_datum
+from pycaffe_fire.data.picture import decode_image
 from pycaffe_fire.errors import DataError
 
 RNG = np.random.default_rng(1)
@@ -81,7 +82,8 @@ def test_pictures_are_bgr():
     assert np.array_equal(decode_image(data, "p"), rgb[:, :, ::-1].transpose(2, 0, 1))
     gray = decode_image(data, "p", force_gray=True)
     expected = rgb @ np.array([0.299, 0.587, 0.114])
-    assert gray.shape == (1, 6, 5) and np.abs(gray[0] - expected).max() <= 0.51
+    assert gray.shape == (1, 6, 5) and (0 <= expected - gray[0]).all()  # cut off, as libpng
+    assert (expected - gray[0]).max() < 1.01
     rgba = RNG.integers(0, 256, (4, 5, 4), dtype=np.uint8)
     got = decode_image(encode(rgba, "PNG"), "p")
     assert np.array_equal(got, rgba[:, :, (2, 1, 0, 3)].transpose(2, 0, 1))

@@ -159,7 +159,7 @@ def test_bad_databases(tmp_path, make):
 
 
 def test_unknown_backend(tmp_path):
-    with pytest.raises(DataError, match="known: LMDB, LEVELDB"):
+    with pytest.raises(DataError, match="known: lmdb, leveldb"):
         open_database(tmp_path, "SQLITE")
 
 
@@ -179,7 +179,7 @@ def test_leveldb(golden):
 
 def test_leveldb_without_plyvel(golden, monkeypatch):
     monkeypatch.setitem(sys.modules, "plyvel", None)
-    with pytest.raises(DataError, match="pip install plyvel"):
+    with pytest.raises(DataError, match="pycaffe_fire.leveldb."):
         open_database("raw_leveldb", "LEVELDB")
 
 

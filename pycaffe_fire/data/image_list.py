@@ -1,0 +1,120 @@
+"""Picture files named in a list, one "path label" per line, as ImageData and convert_imageset."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pycaffe_fire.data.order import Order
+from pycaffe_fire.data.picture import read_image
+from pycaffe_fire.data.resize import resize
+from pycaffe_fire.data.source import PictureSource, Sample
+from pycaffe_fire.data.transformer import Transformer
+from pycaffe_fire.errors import DataError
+
+
+class Entry(NamedTuple):
+    """One line of a list."""
+
+    path: str
+    label: int
+
+
+def read_list(path: str | os.PathLike[str]) -> list[Entry]:
+    """The entries of a list file; the label is what stands behind the last space of a line."""
+    name = os.fspath(path)
+    try:
+        with open(name, encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.read().splitlines()
+    except OSError as error:
+        raise DataError(f"{name}: the list of pictures cannot be read: {error.strerror}") from None
+    entries = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        file_name, _, label = line.rstrip().rpartition(" ")
+        try:
+            entries.append(Entry(file_name.rstrip(), int(label)))
+        except ValueError:
+            raise DataError(
+                f'{name}:{number}: expected "path label", got {line[:200]!r}; the label is a whole '
+                "number"
+            ) from None
+        if not entries[-1].path or not -(2**31) <= entries[-1].label < 2**31:
+            raise DataError(f'{name}:{number}: expected "path label", got {line[:200]!r}')
+    if not entries:
+        raise DataError(f'{name}: names no pictures; write one "path label" per line')
+    return entries
+
+
+Size = Callable[[int, int], tuple[int, int]]
+
+
+class ImageListSource(PictureSource):
+    """Pictures of a list; `size` maps their (height, width) to the one they are resized to.
+
+    With `cache`, resized pictures stay in memory after the first epoch.
+    """
+
+    def __init__(
+        self,
+        list_file: str,
+        root: str,
+        color: bool,
+        size: Size,
+        transformer: Transformer,
+        order: Order,
+        classes: int = 0,
+        cache: bool = False,
+        policy: str | None = None,
+    ) -> None:
+        self._list = list_file
+        self._entries = read_list(list_file)
+        self._root, self._color, self._size = root, color, size
+        self._cache: dict[int, NDArray[np.uint8]] | None = {} if cache else None
+        self._lock = threading.Lock()
+        super().__init__(transformer, order, classes, policy)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def where(self, record: int) -> str:
+        return f"{self._list}, picture {self._root + self._entries[record].path}"
+
+    def read(self, record: int) -> Sample:
+        entry = self._entries[record]
+        if self._cache is not None and record in self._cache:
+            return self._cache[record], entry.label
+        try:
+            image = read_image(self._root + entry.path, self._color)
+        except DataError as error:
+            raise DataError(f"{self._list}: {error}") from None
+        image = resize(image, *self._size(*image.shape[1:]))
+        if self._cache is not None:
+            image = np.ascontiguousarray(image)
+            with self._lock:
+                self._cache[record] = image
+        return image, entry.label
+
+
+def size_rule(
+    height: int, width: int, short_side: int = 0, least: tuple[int, int] = (0, 0)
+) -> Size:
+    """How big pictures become: as given, by the shorter side, at least so big, or as they are."""
+
+    def size(old_height: int, old_width: int) -> tuple[int, int]:
+        if height and width:
+            return height, width
+        scale = 1.0
+        if short_side:
+            scale = short_side / min(old_height, old_width)
+        elif least[0] > old_height or least[1] > old_width:
+            scale = max(least[0] / old_height, least[1] / old_width)
+        return max(least[0], round(old_height * scale)), max(least[1], round(old_width * scale))
+
+    return size

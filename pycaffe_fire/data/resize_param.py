@@ -1,0 +1,88 @@
+"""Intel's and SSD's resize_param: warp, fit the smaller side, or fit the larger side and pad."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pycaffe_fire import schema
+from pycaffe_fire.data import resize
+from pycaffe_fire.errors import DataError
+
+Picture = NDArray[np.uint8]
+
+_MODES = schema.ResizeParameter
+_METHODS = {
+    _MODES.LINEAR: resize.LINEAR,
+    _MODES.AREA: resize.AREA,
+    _MODES.NEAREST: resize.NEAREST,
+    _MODES.CUBIC: resize.CUBIC,
+}
+_PADS = {_MODES.MIRRORED: "reflect", _MODES.REPEAT_NEAREST: "edge"}
+
+
+class Chooser(Protocol):
+    def below(self, limit: int) -> int:
+        """A random number from 0 to limit - 1."""
+
+
+def check_resize(param: Any, where: str) -> None:
+    if param.height_scale or param.width_scale:
+        raise DataError(f"{where}: height_scale and width_scale are not supported; remove them")
+    if _MODES.LANCZOS4 in param.interp_mode:
+        known = ", ".join(_MODES.Interp_mode.Name(mode) for mode in _METHODS)
+        raise DataError(f"{where}: interp_mode LANCZOS4 is not supported; known: {known}")
+
+
+def apply_resize(
+    image: Picture, param: Any, dice: Chooser, size: tuple[int, int] | None = None
+) -> Picture:
+    """`image` at the size (height, width) that the parameter, or `size`, asks for."""
+    height, width = size or (param.height, param.width)
+    method = resize.LINEAR
+    if param.interp_mode:
+        method = _METHODS[param.interp_mode[dice.below(len(param.interp_mode))]]
+    if param.resize_mode == _MODES.WARP:
+        return resize.resize(image, height, width, method)
+    aspect = np.float32(image.shape[2]) / np.float32(image.shape[1])
+    wider = aspect > np.float32(width) / np.float32(height)
+    if wider == (param.resize_mode == _MODES.FIT_LARGE_SIZE_AND_PAD):
+        fitted = (max(1, int(np.float32(width) / aspect)), width)
+    else:
+        fitted = (height, max(1, int(aspect * np.float32(height))))
+    image = resize.resize(image, *fitted, method)
+    if param.resize_mode == _MODES.FIT_LARGE_SIZE_AND_PAD:
+        return _pad(image, height - fitted[0], width - fitted[1], param)
+    return image
+
+
+def _pad(image: Picture, down: int, right: int, param: Any) -> Picture:
+    """`image` in the middle of a canvas larger by `down` rows and `right` columns."""
+    around = ((0, 0), (down // 2, down - down // 2), (right // 2, right - right // 2))
+    if param.pad_mode in _PADS:
+        mode: Any = _PADS[param.pad_mode]
+        return np.pad(image, around, mode=mode)
+    values = list(param.pad_value) or [0.0]
+    if len(values) not in (1, len(image)):
+        raise DataError(
+            f"resize_param: {len(values)} pad_value for pictures of {len(image)} channels; "
+            "give one, or one per channel"
+        )
+    out = np.pad(image, around)
+    border = np.ones(out.shape[1:], bool)
+    border[around[1][0] :, around[2][0] :][: image.shape[1], : image.shape[2]] = False
+    fill = np.clip(np.rint(np.array(values)), 0, 255).astype(np.uint8)
+    out[:, border] = np.broadcast_to(fill.reshape(-1, 1), (len(image), 1))
+    return out
+
+
+def resize_shorter(image: Picture, shorter: int, param: Any, dice: Chooser) -> Picture:
+    """The shorter side at the given length, the other in proportion."""
+    _, height, width = image.shape
+    if height < width:
+        size = (shorter, int(np.float32(width) / np.float32(height) * shorter))
+    else:
+        size = (int(np.float32(height) / np.float32(width) * shorter), shorter)
+    return apply_resize(image, param, dice, size)

@@ -1,0 +1,83 @@
+"""HDF5Output: writes what arrives to an HDF5 file."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from ..blob import Blob
+from .base import Layer, register_layer
+
+NAMES = ("data", "label")
+
+
+@register_layer("HDF5Output")
+class HDF5Output(Layer):
+    """Bottoms go to the datasets "data" and "label" (4-D, as in Caffe); each pass adds its rows.
+
+    The file appears when the net is closed or dropped: until then it has a temporary name.
+    """
+
+    bottoms = (2, 2)
+    tops = (0, 0)
+
+    def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        name = self.param.hdf5_output_param.file_name
+        if not name:
+            self.fail("hdf5_output_param needs a file_name")
+        if not os.path.isdir(os.path.dirname(name) or "."):
+            self.fail(f"the folder of {name} does not exist; make it first")
+        self._name = name
+        self._file: Any = None
+
+    def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        if bottom[0].num != bottom[1].num:
+            self.fail(
+                f"data and labels must have as many rows, got {bottom[0].num} and {bottom[1].num}"
+            )
+
+    def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        if self._file is None:
+            self._open()
+        for name, blob in zip(NAMES, bottom, strict=True):
+            shape = (blob.num, blob.channels, blob.height, blob.width)
+            rows = _host(blob.data).reshape(shape)
+            if name not in self._file:
+                self._file.create_dataset(name, data=rows, maxshape=(None, *shape[1:]))
+                continue
+            dataset = self._file[name]
+            if dataset.shape[1:] != shape[1:]:
+                self.fail(f"{self._name} holds rows of shape {dataset.shape[1:]}, got {shape[1:]}")
+            dataset.resize(len(dataset) + len(rows), axis=0)
+            dataset[-len(rows) :] = rows
+
+    def _open(self) -> None:
+        partial = f"{self._name}.{os.getpid()}.partial"
+        try:
+            self._file = h5py.File(partial, "w")
+        except OSError as error:
+            self.fail(f"{self._name} cannot be written: {error}")
+        self._finish = weakref.finalize(self, _finish, self._file, partial, self._name)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._finish()
+            self._file = None
+
+
+def _finish(file: Any, partial: str, name: str) -> None:
+    file.close()
+    with open(partial, "rb") as written:
+        os.fsync(written.fileno())
+    Path(partial).replace(name)
+
+
+def _host(array: Any) -> np.ndarray[Any, Any]:
+    """The array in ordinary memory (CuPy's have `get`)."""
+    return np.asarray(array.get() if hasattr(array, "get") else array, np.float32)
