@@ -29,7 +29,7 @@ class DummyData(Layer):
             for i in range(n)
         ]
         for i, shape in enumerate(self._shapes(n)):
-            top[i].reshape(*shape)
+            top[i].reshape(*self._leaf_shape(shape))
         self._fill(top, constant=True)
 
     def _shapes(self, n: int) -> list[tuple[int, ...]]:
@@ -42,6 +42,15 @@ class DummyData(Layer):
         if len(param.shape) not in (1, n):
             self.fail(f"needs one shape, or one per top ({n}), got {len(param.shape)}")
         return [tuple(param.shape[i if len(param.shape) > 1 else 0].dim) for i in range(n)]
+
+    def _leaf_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The first axis is the global batch, of which a leaf gets its share (a 1 is a constant)."""
+        leaves = self.context.leaves
+        if not shape or shape[0] <= 1:
+            return shape
+        if shape[0] % leaves:
+            self.fail(f"a batch of {shape[0]} cannot be cut into {leaves} equal leaves")
+        return (shape[0] // leaves, *shape[1:])
 
     def _fill(self, top: Sequence[Blob], constant: bool) -> None:
         ctx = self.context
