@@ -14,7 +14,7 @@ from .. import schema
 from ..backend.base import Backend, Draw
 from ..backend.random import key
 from ..backend.tensor import Layout, Tensor
-from ..blob import Blob
+from ..blob import Blob, SharedBlob
 from ..errors import LayerError, NetError
 from .fillers import fill
 from .plugins import PluginRegistry
@@ -120,7 +120,7 @@ class Layer:
         index = len(self.blobs)
         blob = Blob(self.backend, shape, f"{self.name}[{index}]")
         if index < len(self.donors):
-            self.borrow(index, blob, self.donors[index])
+            blob = self.borrow(index, blob, self.donors[index])
         else:
             try:
                 fill(blob, filler, key(self.context.seed, f"fill {self.name} {index}"))
@@ -129,15 +129,18 @@ class Layer:
         self.blobs.append(blob)
         return blob
 
-    def borrow(self, index: int, blob: Blob, donor: Blob) -> None:
+    def borrow(self, index: int, blob: Blob, donor: Blob) -> Blob:
         """Let a weight blob use the values of another net's."""
         if donor.shape != blob.shape:
             self.fail(
                 f"weight {index} has shape {list(blob.shape)}, but the net that shares "
                 f"its weights has {list(donor.shape)}"
             )
+        if isinstance(donor, SharedBlob):  # its storage has the shape of another layer's blob
+            return SharedBlob(donor, donor.shape, blob.name)
         blob.value = donor.value
         blob.gradient.lay_out(donor.value.layout)
+        return blob
 
     @property
     def fused_relu(self) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from .graph import filter_net, fusions, insert_splits
 from .parameters import Parameter, Parameters
 
 PERMISSIVE = 1  # ParamSpec.DimCheckMode
+MULTIPLIERS = ("lr_mult", "decay_mult")
 
 
 class Wiring:
@@ -46,7 +46,8 @@ class Wiring:
         self._available: dict[str, None] = {}
         self._parameters: list[Parameter] = []
         self._owners: dict[str, tuple[Parameter, str]] = {}
-        self._shared_names = self._count_shared_names()
+        self._given: dict[str, set[str]] = {}  # multipliers that a user of the name has stated
+        self._plain_names = self._find_plain_names()
         # debug_info shows what every single layer does, so there nothing is fused.
         absorbing = {} if self.param.debug_info else self._absorbing_types()
         self.groups = fusions(self.param, absorbing)
@@ -167,15 +168,15 @@ class Wiring:
 
     # Weights.
 
-    def _count_shared_names(self) -> set[str]:
-        """Names under which layers share weights without agreeing on a shape."""
-        used, loose = Counter[str](), set()
+    def _find_plain_names(self) -> set[str]:
+        """Names of shared weights that stay plain, because their users count axes differently."""
+        views: dict[str, set[Any]] = {}
         for layer in self.param.layer:
             for spec in layer.param:
-                used[spec.name] += 1
-                if spec.share_mode == PERMISSIVE:
-                    loose.add(spec.name)
-        return {name for name in loose if name and used[name] > 1}
+                view = (layer.type, layer.convolution_param.group)
+                unlike = layer.name if spec.share_mode == PERMISSIVE else view
+                views.setdefault(spec.name, set()).add(unlike)
+        return {name for name, users in views.items() if name and len(users) > 1}
 
     def _adopt_weights(self, layer: Layer, param: Any) -> bool:
         """File the layer's new blobs as parameters; True if any of them learns."""
@@ -196,14 +197,19 @@ class Wiring:
             self._parameters.append(made)
             if spec.name:
                 self._owners[spec.name] = (made, layer.name)
-            if spec.name in self._shared_names:
+                self._given[spec.name] = {f for f in MULTIPLIERS if spec.HasField(f)}
+            if spec.name in self._plain_names:
                 blob.value.pinned = blob.gradient.pinned = True
         return needs
 
     def _share(self, layer: Layer, index: int, blob: Blob, spec: Any) -> Blob:
         owner, owner_layer = self._owners[spec.name]
-        for field in ("lr_mult", "decay_mult"):
-            if spec.HasField(field) and getattr(spec, field) != getattr(owner, field):
+        given = self._given[spec.name]
+        for field in filter(spec.HasField, MULTIPLIERS):
+            if field not in given:
+                setattr(owner, field, getattr(spec, field))
+                given.add(field)
+            elif getattr(spec, field) != getattr(owner, field):
                 layer.fail(
                     f'shared param "{spec.name}" has {field} {getattr(spec, field):g} here and '
                     f'{getattr(owner, field):g} in layer "{owner_layer}"; they must agree'
