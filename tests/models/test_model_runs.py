@@ -49,7 +49,7 @@ def test_a_training_pass_reaches_every_weight(model: str) -> None:
     net = fed_by_hand(model)
     loss = net.forward_backward()
     # Random weights know nothing; equal scores would give log(1000), far apart ones far more.
-    assert loss == pytest.approx(math.log(1000), abs=3)
+    assert 0.5 < loss / math.log(1000) < 2
     for parameter in net.parameters.items:
         diff = parameter.blob.diff
         assert np.isfinite(diff).all()
