@@ -58,21 +58,25 @@ class Net(Wiring):
             layer.name: layer.blobs for layer in self.layers if layer.blobs
         }
         self._standalone = context is None
-        self._loss_tops = [
-            (i, blob, weight)
-            for i, layer in enumerate(self.layers)
-            for blob, weight in zip(self.tops[i], layer.loss_weights, strict=False)
-            if weight
+        self._losses = [
+            [(blob, weight) for blob, weight in zip(top, layer.loss_weights, strict=True) if weight]
+            for top, layer in zip(self.tops, self.layers, strict=True)
         ]
-        for _, blob, weight in self._loss_tops:
-            blob.diff[...] = weight
-        self._losses_at: dict[int, list[tuple[Blob, float]]] = {}
-        for i, blob, weight in self._loss_tops:
-            self._losses_at.setdefault(i, []).append((blob, weight))
+        for i in range(len(self.layers)):
+            self._seed_losses(i)
         if weights:
             self.copy_from(weights)
 
     # Running.
+
+    def _seed_losses(self, index: int) -> None:
+        """The gradient of a loss is its weight."""
+        for blob, weight in self._losses[index]:
+            blob.diff[...] = weight
+
+    def _plan(self, index: int) -> None:
+        self.layers[index].plan(self.bottoms[index], self.tops[index])
+        self._seed_losses(index)  # a new shape has a new gradient
 
     def run_forward(self, start: int = 0, end: int | None = None) -> float:
         """Run layers start..end (inclusive) and return the weighted sum of their losses."""
@@ -81,13 +85,13 @@ class Net(Wiring):
         for i in range(start, last + 1):
             layer, bottom, top = self.layers[i], self.bottoms[i], self.tops[i]
             if layer.stale(bottom):
-                layer.plan(bottom, top)
+                self._plan(i)
             leader = self.leader_of.get(i, -1)
             if leader >= start and self.layers[leader].leads:
                 continue  # its leader, in this range, did it
             layer.leads = i in self.groups and self.groups[i][-1] <= last
             layer.forward(bottom, top)
-            for blob, weight in self._losses_at.get(i, ()):
+            for blob, weight in self._losses[i]:
                 loss += weight * float(blob.data.sum())
             if self.param.debug_info:
                 debug.forward(self, i)
@@ -100,8 +104,6 @@ class Net(Wiring):
         after_layer: Callable[[int], None] | None = None,
     ) -> None:
         """Run layers start..end (inclusive, downwards) backward, telling `after_layer` of each."""
-        if self.parameters.gradients is None:
-            self.parameters.bind_gradients()
         first = len(self.layers) - 1 if start is None else start
         for i in range(first, end - 1, -1):
             leader = self.layers[self.leader_of[i]] if i in self.leader_of else None
@@ -127,8 +129,8 @@ class Net(Wiring):
 
     def reshape(self) -> None:
         """Propagate changed input shapes through all layers."""
-        for layer, bottom, top in zip(self.layers, self.bottoms, self.tops, strict=True):
-            layer.plan(bottom, top)
+        for i in range(len(self.layers)):
+            self._plan(i)
 
     def clear_param_diffs(self) -> None:
         self.parameters.clear_gradients()
@@ -201,13 +203,13 @@ class Net(Wiring):
                     f'"{name}" is not an {what} of this net{did_you_mean(name, known)}; '
                     f"its {what}s: {', '.join(known) or 'none'}"
                 )
-            target = field(self.blobs[name])
-            if value.shape[:1] != target.shape[:1]:
+            target, array = field(self.blobs[name]), np.asarray(value)
+            if array.shape[:1] != target.shape[:1] or array.size != target.size:
                 raise NetError(
-                    f'{what} "{name}" holds {target.shape[0]} samples, got {value.shape[0]}; '
+                    f'{what} "{name}" has shape {list(target.shape)}, got {list(array.shape)}; '
                     f"reshape the blob first"
                 )
-            target[...] = np.asarray(value).reshape(target.shape)
+            target[...] = array.reshape(target.shape)
 
     def _before_run(self) -> None:
         for tensor in list(self.backend.exported):

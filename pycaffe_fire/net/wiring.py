@@ -56,7 +56,7 @@ class Wiring:
         for index in range(len(self.param.layer)):
             self._add_layer(index, lent)
             narrate.layer(self, index)
-        self.outputs = list(self._available)
+        self.outputs = sorted(self._available)  # Caffe's order
         self._prune_backward()
         self.unwritten = self._find_unwritten()
         narrate.end(self)
