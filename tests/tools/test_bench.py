@@ -70,8 +70,8 @@ def test_disturbed_samples_do_not_count(bench):
     taken = samples(timing, (1, 3, 0.0), (9, 9, 0.5), (2, 2, 0.05), (2, 4, 0.01))
     result = timing.summarize(taken, want=3, tolerance=0.06)
     assert (result.samples, result.clean, result.foreign) == (3, 3, 0.05)
-    assert result.median == {"forward": 2, "backward": 3, "pass": 4}
-    assert result.minimum == {"forward": 1, "backward": 2, "pass": 4}
+    assert result.median == {"forward": 2, "backward": 3, "pass": 4, "step": 4}
+    assert result.minimum == {"forward": 1, "backward": 2, "pass": 4, "step": 4}
 
 
 def test_too_few_clean_samples_fall_back_to_the_least_disturbed(bench):

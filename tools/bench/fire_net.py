@@ -7,60 +7,73 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from synthetic import label_readers
-from timing import Repeater, Stopwatch, forget_peak_memory, peak_memory, serve
+from timing import BenchError, Repeater, Stopwatch, forget_peak_memory, peak_memory, serve
 
-import pycaffe_fire
-from pycaffe_fire import schema
+from pycaffe_fire import Net, schema
 from pycaffe_fire.backend import cpu_backend
 from pycaffe_fire.errors import FireError
-from pycaffe_fire.layers import Layer
+from pycaffe_fire.layers.base import Layer
+from pycaffe_fire.net.synthetic import class_counts
+from pycaffe_fire.solver import Solver
+
+SEED = 1  # every process fills the same weights
 
 
 class FireNet:
     """The commands that train.py gives."""
 
-    def build(self, net: str, threads: int) -> dict[str, Any]:
-        """Set up the net in the file `net` (a serialized NetParameter) and fill its inputs."""
+    def build(self, net: str, threads: int, sgd: dict[str, float]) -> dict[str, Any]:
+        """Set up a solver for the net in the file `net` (a NetParameter) and fill its inputs."""
         with open(net, "rb") as file:
             param = schema.NetParameter.FromString(file.read())
-        labels = label_readers(param)
-        self.net = pycaffe_fire.Net(param, pycaffe_fire.TRAIN, backend=cpu_backend(threads))
-        self.net.share_gradients()
-        self.inputs = self._inputs(param)
+        self.solver = Solver(
+            schema.SolverParameter(type="SGD", lr_policy="fixed", train_net_param=param, **sgd),
+            backend=cpu_backend(threads),
+            seed=SEED,
+            share_gradients=True,
+        )
+        self.net: Net = self.solver.net
+        self.inputs = [top for each in param.layer if each.type == "Input" for top in each.top]
+        classes = class_counts(param)
         for name in self.inputs:
-            self.net.blobs[name].data[...] = self._values(name, labels.get(name, []))
-        self._update = updater(self.net)
+            self.net.blobs[name].data[...] = self._values(name, classes.get(name))
+        self._split_steps()
         self._repeater = Repeater(self.step)
         forget_peak_memory()
         return {
-            "backend": self.net.backend.describe(),
+            "backend": self.solver.backend.describe(),
             "weights": sum(p.blob.count for p in self.net.parameters.items),
             "layers": len(self.net.layers),
         }
 
-    def _inputs(self, param: Any) -> list[str]:
-        return [top for layer in param.layer if layer.type == "Input" for top in layer.top]
-
-    def _values(self, name: str, scores: list[str]) -> Any:
+    def _values(self, name: str, classes: int | None) -> Any:
         """Normal numbers, or labels that every layer reading them has a class for."""
         random = np.random.default_rng(zlib.crc32(name.encode()))
         shape = self.net.blobs[name].shape
-        if scores:
-            return random.integers(0, min(self.net.blobs[s].shape[1] for s in scores), shape)
+        if classes:
+            return random.integers(0, classes, shape)
         return random.standard_normal(shape, np.float32)
 
+    def _split_steps(self) -> None:
+        """Note when the solver's own iteration passes from one phase to the next."""
+        forward, update = self.net.run_forward, self.solver.apply_update
+
+        def timed_forward() -> float:
+            loss = forward()
+            self._watch.lap("forward")
+            return loss
+
+        def timed_update() -> None:
+            self._watch.lap("backward")
+            update()
+
+        vars(self.net)["run_forward"] = timed_forward
+        vars(self.solver)["apply_update"] = timed_update
+
     def step(self, watch: Stopwatch) -> None:
-        net = self.net
-        net.context.step += 1
-        net.clear_param_diffs()
-        self.loss = net.run_forward()
-        watch.lap("forward")
-        net.run_backward()
-        watch.lap("backward")
-        if self._update:
-            self._update()
-            watch.lap("update")
+        self._watch = watch
+        self.solver.step(1)
+        watch.lap("update")
 
     def warm(self) -> None:
         self._repeater.warm()
@@ -73,32 +86,33 @@ class FireNet:
 
     def reference(self, folder: str) -> dict[str, Any]:
         """Weights and inputs into files, with the loss and the gradients that belong to them."""
-        for name, values in ((name, self.net.blobs[name].data) for name in self.inputs):
-            np.save(f"{folder}/{self.inputs.index(name)}.npy", values)
+        inputs = {name: f"{folder}/{i}.npy" for i, name in enumerate(self.inputs)}
+        for name, path in inputs.items():
+            np.save(path, self.net.blobs[name].data)
         items = self.net.parameters.items
-        starts, start = {}, 0
+        places, start = {}, 0
         with open(f"{folder}/weights.f32", "wb") as file:
             for p in items:
                 file.write(np.ascontiguousarray(p.blob.data, np.float32).tobytes())
-                starts[id(p.blob.value)] = (start, p.lr_mult, p.decay_mult)
+                places[id(p.blob.value)] = (start, p.lr_mult, p.decay_mult)
                 start += p.blob.count
+        weights: dict[str, list[Any]] = {}
+        for layer in self.net.layers:
+            if not all(id(blob.value) in places for blob in layer.blobs):
+                raise BenchError(f'layer "{layer.name}" shares weights in a way PyTorch cannot')
+            weights[layer.name] = [(list(b.shape), *places[id(b.value)]) for b in layer.blobs]
+        self._watch = Stopwatch()
         self.net.clear_param_diffs()
         loss = self.net.forward_backward()
-        return {
-            "loss": loss,
-            "gradients": {
-                starts[id(p.blob.value)][0]: float(np.linalg.norm(p.blob.diff))
-                for p in items
-                if p.lr_mult
-            },
-            "weights": {
-                layer.name: [(list(b.shape), *starts[id(b.value)]) for b in layer.blobs]
-                for layer in self.net.layers
-                if layer.blobs
-            },
-            "inputs": {name: f"{folder}/{i}.npy" for i, name in enumerate(self.inputs)},
-            "file": f"{folder}/weights.f32",
+        gradients = {
+            places[id(p.blob.value)][0]: float(np.linalg.norm(p.blob.diff))
+            for p in items
+            if p.lr_mult
         }
+        return {
+            "loss": loss, "gradients": gradients, "weights": weights, "inputs": inputs,
+            "file": f"{folder}/weights.f32",
+        }  # fmt: skip
 
     def profile(self, repeats: int) -> dict[str, Any]:
         """Least seconds of each layer's forward and backward, and of the whole pass."""
@@ -133,11 +147,6 @@ class LayerClock:
             setattr(self, phase, min(getattr(self, phase) or seconds, seconds))
 
         return timed
-
-
-def updater(net: pycaffe_fire.Net) -> Callable[[], None] | None:
-    """What updates the weights after backward; None leaves the update out of the step."""
-    return None
 
 
 if __name__ == "__main__":

@@ -11,12 +11,10 @@ from typing import Any
 from timing import BenchError
 
 from pycaffe_fire import schema
+from pycaffe_fire.data.recipes import DATA_FIELDS
 from pycaffe_fire.net.graph import filter_net
+from pycaffe_fire.net.synthetic import image_shape
 
-DATA_TYPES = {
-    "Data", "ImageData", "HDF5Data", "MemoryData", "WindowData", "DummyData", "AnnotatedData",
-}  # fmt: skip
-LABELLED_TYPES = {"SoftmaxWithLoss", "Accuracy", "HingeLoss", "MultinomialLogisticLoss"}
 # In-place ReLU is open to PyTorch where the layer before does not keep its output for backward.
 FREE_OUTPUT = {"convolution", "deconvolution", "inner_product", "batch_norm"}
 
@@ -30,11 +28,13 @@ def synthetic_net(path: str, batch: int | None, shape: Sequence[int] | None) -> 
     net.state.phase = schema.TRAIN
     net = filter_net(net)
     for layer in net.layer:
-        if layer.type in DATA_TYPES:
+        if layer.type in DATA_FIELDS:
             _replace(layer, path, batch, shape)
-        elif layer.type == "Input" and batch:
-            for each in layer.input_param.shape:
-                each.dim[0] = batch
+        elif layer.type == "DummyData" and layer.dummy_data_param.shape:
+            shapes = [list(each.dim) for each in layer.dummy_data_param.shape]
+            _become_input(layer, shapes, batch)
+        elif layer.type == "Input":
+            _become_input(layer, [list(each.dim) for each in layer.input_param.shape], batch)
     return net
 
 
@@ -67,60 +67,24 @@ def without_dropout(net: Any) -> Any:
     return result
 
 
-def label_readers(net: Any) -> dict[str, list[str]]:
-    """Every blob of class labels with the blobs of scores it is compared with."""
-    found: dict[str, list[str]] = {}
-    for layer in net.layer:
-        if layer.type in LABELLED_TYPES and len(layer.bottom) > 1:
-            found.setdefault(layer.bottom[1], []).append(layer.bottom[0])
-    return found
-
-
 def _replace(layer: Any, path: str, batch: int | None, shape: Sequence[int] | None) -> None:
-    param, size = _data_param(layer), batch
-    if not size:
-        size = getattr(param, "batch_size", 0)
+    size = batch or getattr(layer, DATA_FIELDS[layer.type]).batch_size
     if not size:
         raise BenchError(f'{path}: layer "{layer.name}" names no batch_size; give --batch')
-    image = list(shape) if shape else _image_shape(layer, param)
+    image = shape or image_shape(layer)
     if not image:
         raise BenchError(
             f'{path}: layer "{layer.name}" ({layer.type}) has no crop_size, so the size of its '
             f"images is unknown; give --shape, for example --shape 1,28,28"
         )
-    tops = list(layer.top)
-    name = layer.name
-    layer.Clear()
-    layer.name, layer.type = name, "Input"
-    layer.top.extend(tops)
-    for i in range(len(tops)):
-        layer.input_param.shape.add().dim.extend([size, *image] if i == 0 else [size])
+    _become_input(layer, [[size, *image], *[[size]] * (len(layer.top) - 1)], None)
 
 
-def _data_param(layer: Any) -> Any:
-    fields = {
-        "ImageData": "image_data_param", "HDF5Data": "hdf5_data_param",
-        "MemoryData": "memory_data_param", "WindowData": "window_data_param",
-        "DummyData": "dummy_data_param",
-    }  # fmt: skip
-    return getattr(layer, fields.get(layer.type, "data_param"))
-
-
-def _image_shape(layer: Any, param: Any) -> list[int]:
-    """Channels, height and width as far as the layer says; empty if it does not."""
-    if layer.type == "MemoryData":
-        return [param.channels, param.height, param.width]
-    if layer.type == "DummyData":
-        if param.shape:
-            return list(param.shape[0].dim[1:])
-        return [param.channels[0], param.height[0], param.width[0]] if param.channels else []
-    crop = layer.transform_param.crop_size
-    height, width = crop, crop
-    if not crop and layer.type == "ImageData":
-        height, width = param.new_height, param.new_width
-    means = len(layer.transform_param.mean_value)
-    channels = 1 if layer.transform_param.force_gray else means if means > 1 else 3
-    return [channels, height, width] if height and width else []
+def _become_input(layer: Any, shapes: list[list[int]], batch: int | None) -> None:
+    made = schema.LayerParameter(name=layer.name, type="Input", top=layer.top)
+    for first, *rest in shapes:
+        made.input_param.shape.add(dim=[batch or first, *rest])
+    layer.CopyFrom(made)
 
 
 # The net as steps for PyTorch.

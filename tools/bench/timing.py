@@ -19,7 +19,6 @@ from typing import Any
 
 SAMPLE_SECONDS = 0.4  # /proc/stat counts in hundredths, so shorter samples cannot be judged
 QUIET_SECONDS = 0.1
-WARM_STEPS = 2  # the first step plans, compiles and allocates; the second sees it settled
 
 
 class BenchError(Exception):
@@ -62,9 +61,7 @@ def least_disturbed(samples: Sequence[Sample], want: int, tolerance: float) -> l
 
 def summarize(samples: Sequence[Sample], want: int, tolerance: float) -> Summary:
     used = least_disturbed(samples, want, tolerance)
-    phases = [*used[0].phases, "pass"]
-    if "update" in phases:
-        phases.append("step")
+    phases = [*used[0].phases, "pass", "step"]
     return Summary(
         median={p: statistics.median(s.of(p) for s in used) for p in phases},
         minimum={p: min(s.of(p) for s in used) for p in phases},
@@ -117,8 +114,7 @@ class Repeater:
 
     def warm(self) -> None:
         """Settle, and choose how many steps make a sample."""
-        for _ in range(WARM_STEPS):
-            self._step(Stopwatch())
+        self._step(Stopwatch())  # plans, compiles and allocates
         watch = Stopwatch()
         self._step(watch)
         self._count = max(1, round(SAMPLE_SECONDS / sum(watch.phases.values())))

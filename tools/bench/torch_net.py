@@ -14,8 +14,6 @@ import torch.nn.functional as F
 from timing import Repeater, Stopwatch, forget_peak_memory, peak_memory, serve
 from torch import Tensor
 
-RATE, MOMENTUM, DECAY = 1e-4, 0.9, 5e-4
-
 
 class TorchNet:
     """The commands that train.py gives."""
@@ -26,6 +24,7 @@ class TorchNet:
         reference: dict[str, Any],
         threads: int,
         channels_last: bool,
+        sgd: dict[str, float],
     ) -> dict[str, Any]:
         """Set up the net from plain steps with our weights and inputs."""
         torch.set_num_threads(threads)
@@ -35,7 +34,9 @@ class TorchNet:
         self._dropout = False
         # The fused update belongs to the best mode only; the default is what SGD(...) gives.
         self._sgd = torch.optim.SGD(
-            self._groups(steps), lr=RATE, momentum=MOMENTUM, fused=channels_last or None
+            self._groups(steps, sgd["base_lr"], sgd["weight_decay"]),
+            momentum=sgd["momentum"],
+            fused=channels_last or None,
         )
         self._repeater = Repeater(self.step)
         loss, gradients = self._check()
@@ -66,16 +67,19 @@ class TorchNet:
         found = ((self._parameters[start], shape) for shape, start, _, _ in step["weights"])
         return [w if list(w.shape) == shape else w.reshape(shape) for w, shape in found]
 
-    def _groups(self, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _groups(
+        self, steps: list[dict[str, Any]], rate: float, decay: float
+    ) -> list[dict[str, Any]]:
         """Caffe's multipliers as parameter groups."""
         groups: dict[tuple[float, float], dict[int, Tensor]] = {}
         for step in steps:
-            for _, start, rate, decay in step["weights"]:
-                if rate:
-                    groups.setdefault((rate, decay), {})[start] = self._parameters[start]
+            for _, start, *multipliers in step["weights"]:
+                if multipliers[0]:
+                    group = groups.setdefault((multipliers[0], multipliers[1]), {})
+                    group[start] = self._parameters[start]
         return [
-            {"params": list(members.values()), "lr": RATE * rate, "weight_decay": DECAY * decay}
-            for (rate, decay), members in groups.items()
+            {"params": list(group.values()), "lr": rate * a, "weight_decay": decay * b}
+            for (a, b), group in groups.items()
         ]
 
     def _check(self) -> tuple[float, dict[int, float]]:
