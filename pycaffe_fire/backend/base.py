@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .tensor import Array, Layout, Tensor, aligned
+from .tensor import NATIVE, Array, Layout, Tensor, aligned
 
 if TYPE_CHECKING:
     from ..blob import Blob
@@ -170,6 +171,25 @@ class Backend(ABC):
     def plain_layout(self, shape: Sequence[int]) -> Layout:
         return Layout(shape)
 
+    def activate(self) -> None:
+        """Called by whoever is about to run: ops of this thread go to this backend's device."""
+
+    def host_buffer(self, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.float32]]:
+        """Uninitialised host memory that `upload` takes well."""
+        return aligned(prod(shape), np.dtype(np.float32)).reshape(shape)
+
+    def upload(self, tensor: Tensor, values: Array) -> None:
+        """Give a tensor these values; the host array must stay as it is until finish_uploads."""
+        tensor.bind(values.reshape(-1))
+        tensor.fresh = NATIVE
+
+    def finish_uploads(self) -> None:
+        """Wait until host arrays given to `upload` may be written again."""
+
+    def face(self, blob: Blob) -> Blob:
+        """The blob as the outside sees it, with NumPy arrays for data and diff."""
+        return blob
+
     def to_plain(self, tensor: Tensor, out: Array) -> None:
         """Copy a tensor's native storage to a plain array."""
         raise NotImplementedError  # only called for layouts that the backend itself made
@@ -177,6 +197,17 @@ class Backend(ABC):
     def from_plain(self, tensor: Tensor, source: Array) -> None:
         """Copy a plain array to a tensor's native storage."""
         raise NotImplementedError  # only called for layouts that the backend itself made
+
+    # Looking at results. A device answers later, so that nothing waits for it in between.
+
+    def total(self, values: Array) -> Any:
+        """The sum of an array: a float, or something that becomes one when looked at."""
+        return float(values.sum())
+
+    def require(self, condition: Array, complain: Callable[[], None]) -> None:
+        """Call `complain`, which raises, if a computed condition does not hold."""
+        if not condition:
+            complain()
 
     # Ops. Each lays out its output blob as it likes best and returns a plan.
 
@@ -233,8 +264,14 @@ class Backend(ABC):
 
     @abstractmethod
     def batch_norm(
-        self, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None, eps: float,
-        global_stats: bool, relu: bool,
+        self,
+        x: Blob,
+        y: Blob,
+        scale: Blob | None,
+        shift: Blob | None,
+        eps: float,
+        global_stats: bool,
+        relu: bool,
     ) -> NormPlan:
         """y = (x - mean) / sqrt(variance + eps) per channel (axis 1), then * scale + shift and
         ReLU where asked; x and y may be one blob: its input is kept for backward."""  # fmt: skip

@@ -79,6 +79,11 @@ class Tensor:
         self.backend.exported.add(self)
         return plain.view()
 
+    @property
+    def host(self) -> Array:
+        """The value as a NumPy array that may be written in place."""
+        return self.array
+
     def _fresh_plain(self) -> Array:
         if self._plain is None:
             self._plain = self.backend.xp.empty(self.shape, self.backend.dtype)

@@ -67,9 +67,7 @@ def forward(x: Any, y: Any, size: int, alpha: Any, minus_beta: Any, k: Any) -> N
 
 
 @parallel_jit
-def backward(
-    x: Any, dy: Any, dx: Any, size: int, alpha: Any, minus_beta: Any, k: Any
-) -> None:
+def backward(x: Any, dy: Any, dx: Any, size: int, alpha: Any, minus_beta: Any, k: Any) -> None:
     """dx = dy s^-beta - 2 alpha beta x * sum around the channel of (dy x s^(-beta-1))."""
     num, outer, pixels, b = x.shape
     half, channels = (size - 1) // 2, outer * b

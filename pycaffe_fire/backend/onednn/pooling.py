@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...blob import Blob
 from ..base import PoolingPlan, Window
+from ..compiled import numba, use_threads
+from ..kernels.pooling import max_backward
+from ..tensor import NATIVE, Array, Layout, Tensor
 from ..windows import divisors
 from .library import (
     BINARY_MULTIPLY,
@@ -31,8 +35,9 @@ class Pooling(PoolingPlan):
     """
 
     def __init__(
-        self, backend: OneDNNBackend, x: Blob, y: Blob, method: str, window: Window
-    ) -> None:
+        self, backend: OneDNNBackend, x: Blob, y: Blob, method: str, window: Window,
+        own_backward: bool = True,
+    ) -> None:  # fmt: skip
         self.backend, self.library, self.x, self.y = backend, backend.library, x, y
         self.window = window
         area = int(np.prod(window.kernel))
@@ -48,14 +53,42 @@ class Pooling(PoolingPlan):
                 self._correction = self._map(area / counts)
         self._plan_forward()
         self._backward: Program | None = None
+        self._winners = self._find_winners() if own_backward else None
 
     def forward(self) -> None:
         self._forward.run()
 
     def backward(self) -> None:
+        if self._winners is not None:
+            self._scatter(self._winners)
+            return
         if self._backward is None:
             self._backward = self._backward_program()
         self._backward.run()
+
+    def _scatter(self, winners: Array) -> None:
+        dy, dx = self.y.gradient, self.x.gradient
+        dy.sync()
+        dx.allocate()
+        use_threads(self.backend.threads)
+        win = self.window
+        max_backward(
+            _planes(dy, self.y), winners, _planes(dx, self.x), win.kernel, win.stride, win.pad
+        )
+        dx.fresh = NATIVE
+
+    def _find_winners(self) -> Array | None:
+        """The workspace as an array of kernel cells, where it is one and our kernel can use it."""
+        grids = self.x.value.layout.grid, self.y.value.layout.grid
+        if self._workspace is None or numba is None or None in grids or len(self.x.shape) != 4:
+            return None
+        y = self.y.value.layout
+        self._workspace.allocate()
+        assert self._workspace.buffer is not None
+        cells = self._workspace.buffer.view(np.uint8)
+        if self._workspace_bytes != y.elements or not holds_winners(self.backend):
+            return None
+        return _as_planes(cells[: y.elements], y, self.y)
 
     def _map(self, factors: np.ndarray[Any, Any]) -> OneDNNTensor:
         tensor = self.backend.tensor((1, 1, *factors.shape))
@@ -97,6 +130,7 @@ class Pooling(PoolingPlan):
         handle = self.library.query_descriptor(made, "workspace")
         if handle is None:
             return None
+        self._workspace_bytes = self.library.size(handle)
         layout = Descriptor(self.library, self.y.shape, handle, self.backend.plain_layout(()))
         tensor = OneDNNTensor(self.backend, self.y.shape)
         tensor.lay_out(layout)
@@ -131,3 +165,44 @@ class Pooling(PoolingPlan):
         program.add(made, {"diff_dst": dy, "diff_src": dx, "workspace": self._workspace})
         program.finish(staged)
         return program
+
+
+def _as_planes(flat: Array, layout: Layout, blob: Blob) -> Array:
+    """A flat buffer as (planes, height, width, inner channels)."""
+    assert layout.grid is not None
+    num, outer, _, inner = layout.grid
+    return flat.reshape(num * outer, *blob.shape[2:], inner)
+
+
+def _planes(tensor: Tensor, blob: Blob) -> Array:
+    assert tensor.buffer is not None
+    return _as_planes(tensor.buffer[: tensor.layout.elements], tensor.layout, blob)
+
+
+@cache
+def _holds_winners(version: tuple[int, ...], kind: type[OneDNNBackend]) -> bool:
+    """Try it once on one image: is a workspace byte the number of the winning cell?
+
+    The API does not promise it, so a library that does otherwise gets its own backward.
+    """
+    backend = kind(1)
+    x, y = Blob(backend, (1, 1, 4, 4)), Blob(backend, (1, 1, 3, 3))
+    window = Window((3, 3), (2, 2), (1, 1), (1, 1))
+    values = np.arange(16, dtype=np.float32).reshape(4, 4) * 7 % 16
+    x.data[...] = values
+    plan = Pooling(backend, x, y, "MAX", window, own_backward=False)
+    plan.forward()
+    if plan._workspace is None or plan._workspace_bytes != 9:
+        return False
+    assert plan._workspace.buffer is not None
+    found = plan._workspace.buffer.view(np.uint8)[:9].reshape(3, 3)
+    padded = np.pad(values, 2, constant_values=-1)
+    expected = [
+        [int(padded[2 * i + 1 : 2 * i + 4, 2 * j + 1 : 2 * j + 4].argmax()) for j in range(3)]
+        for i in range(3)
+    ]
+    return bool((found == expected).all())
+
+
+def holds_winners(backend: OneDNNBackend) -> bool:
+    return _holds_winners(backend.library.version, type(backend))
