@@ -1,0 +1,230 @@
+"""The GPU backend: CuPy arrays, CUDA C kernels of our own, and cuBLAS.
+
+Whatever has no kernel here runs as array code on the device, inherited from the NumPy backend.
+Nothing in a training pass waits for the device; numbers come back when somebody looks at them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from math import fsum
+from typing import Any
+
+import numpy as np
+
+from ...blob import Blob
+from ..base import (
+    Draw,
+    JoinPlan,
+    MaskedPlan,
+    NormPlan,
+    Plan,
+    PoolingPlan,
+    Segment,
+    UpdateStep,
+    WeightedPlan,
+    Window,
+)
+from ..numpy import NumPyBackend
+from ..tensor import NATIVE, Array, Tensor
+from .activation import ReLU
+from .add import Sum
+from .batch_norm import BatchNorm
+from .blas import Blas
+from .concat import Concat
+from .convolution import Convolution
+from .device import open_device, probe
+from .dropout import Dropout
+from .inner_product import InnerProduct
+from .later import Later, Scalar
+from .launch import Kernels
+from .lrn import LRN
+from .pooling import Pooling
+from .tensor import CudaTensor, HostBlob, source
+from .update import Update
+from .uploads import Uploads
+from .weighted_sum import WeightedSum
+
+__all__ = ["CudaBackend", "probe"]
+
+SQUARES_CHUNK = 65536
+
+
+class CudaBackend(NumPyBackend):
+    """One device with three streams: for computing, for copies from the host, for communication."""
+
+    name = "cuda"
+
+    def __init__(self, device: int = 0) -> None:
+        super().__init__(1)
+        self.device = device
+        self.xp = open_device(device)
+        self._device = self.xp.cuda.Device(device)
+        self._device.use()
+        self.compute = self.xp.cuda.Stream(non_blocking=True)
+        self.communication = self.xp.cuda.Stream(non_blocking=True)
+        self.uploads = Uploads(self.xp, self.compute)
+        self.kernels, self.blas = Kernels(self.xp), Blas(self.xp)
+        self._reserved = 0
+        self._doubts: list[tuple[Array, Callable[[], None]]] = []
+        self.activate()
+
+    def another(self, threads: int) -> CudaBackend:
+        """Leaves of one device run one after the other, so one context serves all of them."""
+        return self
+
+    def describe(self) -> str:
+        properties = self.xp.cuda.runtime.getDeviceProperties(self.device)
+        return f"cuda, device {self.device}: {_text(properties['name'])}"
+
+    def activate(self) -> None:
+        self._device.use()
+        self.compute.use()
+
+    # Memory.
+
+    def tensor(self, shape: Sequence[int]) -> CudaTensor:
+        return CudaTensor(self, shape)
+
+    def empty(self, elements: int) -> Array:
+        return self.xp.empty(elements, self.dtype)
+
+    def host_buffer(self, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.float32]]:
+        """Pinned memory, which copies can leave while the processor does something else."""
+        pinned: np.ndarray[Any, np.dtype[np.float32]] = importlib.import_module(
+            "cupyx"
+        ).empty_pinned(shape, np.float32)
+        return pinned
+
+    def to_plain(self, tensor: Tensor, out: Array) -> None:
+        self.activate()
+        tensor.sync()
+        out.reshape(-1)[...] = source(tensor).get()
+        self.confirm()
+
+    def from_plain(self, tensor: Tensor, source: Array) -> None:
+        self.activate()
+        tensor.allocate()
+        assert tensor.buffer is not None
+        flat = np.ascontiguousarray(source, self.dtype).reshape(-1)
+        tensor.buffer[: flat.size].set(flat)
+
+    def face(self, blob: Blob) -> Blob:
+        return HostBlob(blob)
+
+    def upload(self, tensor: Tensor, values: Array) -> None:
+        tensor.bind(self.uploads.start(tensor, values.reshape(-1)))
+        tensor.fresh = NATIVE
+
+    def finish_uploads(self) -> None:
+        self.uploads.finish()
+
+    def reserve(self, elements: int) -> None:
+        """A plan will want this much scratch memory; all plans share one piece."""
+        self._reserved = max(self._reserved, elements)
+
+    @property
+    def reserved(self) -> int:
+        return self._reserved
+
+    def scratch(self, elements: int) -> Array:
+        if self._scratch is None or self._scratch.size < elements:
+            self._scratch = self.empty(max(elements, self._reserved))
+        return self._scratch[:elements]
+
+    # Numbers and doubts that wait until somebody looks.
+
+    def total(self, values: Array) -> Any:
+        return Later(0.0, ((1.0, Scalar(values.sum())),))
+
+    def require(self, condition: Array, complain: Callable[[], None]) -> None:
+        self._doubts.append((condition, complain))
+
+    def confirm(self) -> None:
+        """Raise the complaint of the first condition that did not hold since the last look."""
+        doubts, self._doubts = self._doubts, []
+        for condition, complain in doubts:
+            if not bool(condition.get()):
+                complain()
+
+    def uniform(self, draw: Draw, samples: int, n: int) -> Array:
+        out = self.xp.empty((samples, n), np.float32)
+        self.kernels["uniform"](out.size, n, draw.key, draw.step, draw.first_sample, out)
+        return out
+
+    # Ops.
+
+    def convolution(
+        self, x: Blob, w: Blob, b: Blob | None, y: Blob, window: Window, groups: int,
+        relu: float | None = None, transposed: bool = False,
+    ) -> WeightedPlan:  # fmt: skip
+        if not Convolution.supports(x, y, window):
+            return super().convolution(x, w, b, y, window, groups, relu, transposed)
+        return Convolution(self, x, w, b, y, window, groups, relu, transposed)
+
+    def inner_product(
+        self, x: Blob, w: Blob, b: Blob | None, y: Blob, axis: int, transpose: bool,
+        relu: float | None = None,
+    ) -> WeightedPlan:  # fmt: skip
+        if 0 in x.shape:
+            return super().inner_product(x, w, b, y, axis, transpose, relu)
+        return InnerProduct(self, x, w, b, y, axis, transpose, relu)
+
+    def pooling(
+        self, x: Blob, y: Blob, method: str, window: Window, mask: bool = False
+    ) -> PoolingPlan:
+        if not Pooling.supports(x, window):
+            return super().pooling(x, y, method, window, mask)
+        return Pooling(self, x, y, method, window)
+
+    def lrn(
+        self, x: Blob, y: Blob, size: int, alpha: float, beta: float, k: float, across: bool
+    ) -> Plan:
+        if not LRN.supports(x):
+            return super().lrn(x, y, size, alpha, beta, k, across)
+        return LRN(self, x, y, size, alpha, beta, k, across)
+
+    def relu(self, x: Blob, y: Blob, slope: float) -> Plan:
+        return ReLU(self, x, y, slope)
+
+    def dropout(self, x: Blob, y: Blob, ratio: float, scale: float) -> MaskedPlan:
+        return Dropout(self, x, y, ratio, scale)
+
+    def batch_norm(
+        self, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None, eps: float,
+        global_stats: bool, relu: bool,
+    ) -> NormPlan:  # fmt: skip
+        if 0 in x.shape:
+            return super().batch_norm(x, y, scale, shift, eps, global_stats, relu)
+        return BatchNorm(self, x, y, scale, shift, eps, global_stats, relu)
+
+    def weighted_sum(
+        self, xs: Sequence[Blob], y: Blob, coefficients: Sequence[float], relu: float | None
+    ) -> JoinPlan:
+        if any(y is x for x in xs):
+            return super().weighted_sum(xs, y, coefficients, relu)
+        return WeightedSum(self, xs, y, coefficients, relu)
+
+    def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> JoinPlan:
+        return Concat(self, xs, y, axis)
+
+    def update(self, rule: str, segments: Sequence[Segment]) -> UpdateStep:
+        return Update(self, rule, segments)
+
+    def sum_of_squares(self, values: Array) -> float:
+        """Waits for the device: clipping gradients needs the number at once."""
+        chunks = -(-values.size // SQUARES_CHUNK)
+        sums = self.xp.empty(chunks, np.float64)
+        self.kernels["square_sums"].blocks(chunks, values, values.size, SQUARES_CHUNK, sums)
+        return fsum(sums.get())
+
+    def accumulate(self, total: Array, part: Array) -> None:
+        self.kernels["scaled_add"](total.size, part, 1.0, 0, 0.0, total)
+
+    def add(self, parts: Sequence[Tensor], total: Tensor) -> Callable[[], None]:
+        return Sum(self, parts, total)
+
+
+def _text(name: Any) -> str:
+    return name.decode() if isinstance(name, bytes) else str(name)

@@ -1,0 +1,28 @@
+"""ReLU, also leaky."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...blob import Blob
+from ..base import Plan
+from .tensor import source, target
+
+if TYPE_CHECKING:
+    from . import CudaBackend
+
+
+class ReLU(Plan):
+    """Backward looks at the output for slope >= 0, at the input for others, as the CPU does."""
+
+    def __init__(self, backend: CudaBackend, x: Blob, y: Blob, slope: float) -> None:
+        self.kernels, self.x, self.y, self.slope = backend.kernels, x, y, slope
+
+    def forward(self) -> None:
+        x, y = source(self.x.value), target(self.y.value)
+        self.kernels["relu"](x.size, x, self.slope, y)
+
+    def backward(self) -> None:
+        sign = source((self.y if self.slope >= 0 else self.x).value)
+        dy, dx = source(self.y.gradient), target(self.x.gradient)
+        self.kernels["relu_backward"](dx.size, sign, dy, self.slope, dx)

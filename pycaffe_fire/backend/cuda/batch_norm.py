@@ -1,0 +1,80 @@
+"""Batch normalisation by kernels, with an optional scale, shift and ReLU behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...blob import Blob
+from ..base import NormPlan
+from ..tensor import Array
+from .tensor import accumulator, optional, source, target
+
+if TYPE_CHECKING:
+    from . import CudaBackend
+
+
+class BatchNorm(NormPlan):
+    """Keeps the normalised input, so that in place is right."""
+
+    def __init__(
+        self, backend: CudaBackend, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None,
+        eps: float, global_stats: bool, relu: bool,
+    ) -> None:  # fmt: skip
+        self.backend, self.kernels = backend, backend.kernels
+        self.x, self.y, self.scale, self.shift = x, y, scale, shift
+        self.eps, self.global_stats, self.relu = eps, global_stats, relu
+        self._channels = x.shape[1] if len(x.shape) > 1 else 1
+        self._samples = x.shape[0]
+        self._inner = x.count // (self._samples * self._channels)
+        self.mean = backend.tensor((self._channels,))
+        self.variance = backend.tensor((self._channels,))
+        self._normed = backend.empty(x.count)
+        self._sums = backend.empty(2 * self._channels)
+        if relu:
+            backend.reserve(x.count)
+
+    def forward(self) -> None:
+        x, channels, inner = source(self.x.value), self._channels, self._inner
+        if not self.global_stats:
+            self.kernels["channel_moments"].blocks(
+                channels, x, self._samples, inner, target(self.mean), target(self.variance)
+            )
+        self.kernels["normalize"](
+            x.size, x, source(self.mean), source(self.variance), optional(self.scale),
+            optional(self.shift), channels, inner, self.eps, int(self.relu), self._normed,
+            target(self.y.value),
+        )  # fmt: skip
+
+    def backward(self, data: bool, scale: bool, shift: bool) -> None:
+        channels, inner = self._channels, self._inner
+        dy = self._before_relu(source(self.y.gradient))
+        totals, products = self._sums[:channels], self._sums[channels:]
+        self.kernels["channel_products"].blocks(
+            channels, dy, self._normed, self._samples, inner, totals, products
+        )
+        if shift and self.shift is not None:
+            self._add(totals, self.shift)
+        if scale and self.scale is not None:
+            self._add(products, self.scale)
+        if data:
+            count = 0 if self.global_stats else self._samples * inner
+            dx = target(self.x.gradient)
+            self.kernels["normalize_backward"](
+                dx.size, dy, self._normed, source(self.variance), optional(self.scale), totals,
+                products, channels, inner, count, self.eps, dx,
+            )  # fmt: skip
+
+    def _before_relu(self, dy: Array) -> Array:
+        if not self.relu:
+            return dy
+        out = self.backend.scratch(dy.size)
+        self.kernels["through_relu"](
+            dy.size, dy, self._normed, optional(self.scale), optional(self.shift), self._channels,
+            self._inner, out,
+        )  # fmt: skip
+        return out
+
+    def _add(self, sums: Array, blob: Blob) -> None:
+        total, keep = accumulator(blob.gradient)
+        kernel = self.kernels["scaled_add" if keep else "scaled_copy"]
+        kernel(total.size, sums, 1.0, 0, 0.0, total)

@@ -1,0 +1,60 @@
+"""Matrix products by cuBLAS, on row-major matrices that lie anywhere in flat device arrays."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...errors import BackendError
+from ..tensor import Array
+
+_INT_MAX = 2**31 - 1
+
+
+class Matrix(NamedTuple):
+    """A row-major matrix, or a batch of them `stride` elements apart.
+
+    `row` is the distance of its rows in memory; `turned` reads it transposed.
+    """
+
+    array: Array
+    row: int
+    offset: int = 0
+    stride: int = 0
+    turned: bool = False
+
+    @property
+    def address(self) -> int:
+        return int(self.array.data.ptr) + self.offset * 4
+
+
+class Blas:
+    """sgemm on one device. Scalars are passed by address, so they live as long as this object."""
+
+    def __init__(self, xp: Any) -> None:
+        self._library = xp.cuda.cublas
+        self._handle = xp.cuda.device.get_cublas_handle
+        self._scalars = {value: np.array(value, np.float32) for value in (0.0, 1.0)}
+
+    def product(
+        self, a: Matrix, b: Matrix, c: Matrix, m: int, n: int, k: int, batch: int = 1,
+        keep: float = 0.0,
+    ) -> None:  # fmt: skip
+        """c = a b + keep c with a of (m, k), b of (k, n), for each of a batch; keep is 0 or 1."""
+        for matrix in (a, b, c):
+            if matrix.array.dtype != np.float32 or not matrix.array.flags.c_contiguous:
+                raise BackendError("a matrix product needs contiguous float32 arrays")
+        if max(m, n, k, a.row, b.row, c.row, batch) > _INT_MAX:
+            raise BackendError(f"a matrix product of {m} x {k} x {n} is too large for cuBLAS")
+        lib = self._library
+        # cuBLAS thinks in columns: it sees our matrices turned, so b goes first.
+        lib.sgemmStridedBatched(
+            self._handle(), _operation(lib, b), _operation(lib, a), n, m, k,
+            self._scalars[1.0].ctypes.data, b.address, b.row, b.stride, a.address, a.row, a.stride,
+            self._scalars[keep].ctypes.data, c.address, c.row, c.stride, batch,
+        )  # fmt: skip
+
+
+def _operation(library: Any, matrix: Matrix) -> int:
+    return int(library.CUBLAS_OP_T if matrix.turned else library.CUBLAS_OP_N)

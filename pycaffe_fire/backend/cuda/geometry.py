@@ -1,0 +1,34 @@
+"""The geometry of a sliding window as kernels take it (kernels/geometry.cuh)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base import Window
+from ..tensor import Array
+
+AXES = 3  # that kernels know; fewer get extents of 1 in front
+
+
+def lifted(values: Sequence[int], filling: int = 1) -> list[int]:
+    """One number for each of the kernels' axes."""
+    return [filling] * (AXES - len(values)) + list(values)
+
+
+def geometry(
+    xp: Any, channels: int, image: Sequence[int], out: Sequence[int], window: Window
+) -> Array:
+    """19 integers in device memory."""
+    numbers = [
+        channels, *lifted(image), *lifted(window.kernel), *lifted(window.stride),
+        *lifted(window.pad, 0), *lifted(window.dilation), *lifted(out),
+    ]  # fmt: skip
+    return xp.asarray(np.array(numbers, np.int32))
+
+
+def pointwise(axes: int) -> Window:
+    """A window of one cell that goes everywhere."""
+    return Window((1,) * axes, (1,) * axes, (0,) * axes, (1,) * axes)

@@ -1,0 +1,41 @@
+// Batch normalisation of (samples, channels, inner) from given statistics; null scale or shift
+// stand for 1 and 0. The normalised input is kept for the way back.
+
+extern "C" __global__ void normalize(int n, const float* x, const float* mean,
+                                     const float* variance, const float* scale, const float* shift,
+                                     int channels, int inner, float eps, int relu, float* normed,
+                                     float* y) {
+  EACH(i, n) {
+    int c = (int)i / inner % channels;
+    float value = (x[i] - mean[c]) / sqrtf(variance[c] + eps);
+    normed[i] = value;
+    if (scale) value *= scale[c];
+    if (shift) value += shift[c];
+    y[i] = relu ? max(value, 0.0f) : value;
+  }
+}
+
+// dy where the ReLU behind scale and shift let something through.
+extern "C" __global__ void through_relu(int n, const float* dy, const float* normed,
+                                        const float* scale, const float* shift, int channels,
+                                        int inner, float* out) {
+  EACH(i, n) {
+    int c = (int)i / inner % channels;
+    float value = normed[i] * (scale ? scale[c] : 1) + (shift ? shift[c] : 0);
+    out[i] = value > 0 ? dy[i] : 0;
+  }
+}
+
+// count is that of a channel's values, or 0 where the statistics were given and do not depend on x.
+extern "C" __global__ void normalize_backward(int n, const float* dy, const float* normed,
+                                              const float* variance, const float* scale,
+                                              const float* dy_sums, const float* product_sums,
+                                              int channels, int inner, int count, float eps,
+                                              float* dx) {
+  EACH(i, n) {
+    int c = (int)i / inner % channels;
+    float value = dy[i];
+    if (count) value -= dy_sums[c] / count + product_sums[c] / count * normed[i];
+    dx[i] = value * (scale ? scale[c] : 1) / sqrtf(variance[c] + eps);
+  }
+}

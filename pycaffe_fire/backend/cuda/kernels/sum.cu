@@ -1,0 +1,17 @@
+// Sums of tensors, one input at a time; y may be x.
+
+extern "C" __global__ void scaled_copy(long long n, const float* x, float factor, int relu,
+                                       float slope, float* y) {
+  EACH(i, n) {
+    float value = factor * x[i];
+    y[i] = relu ? rectified(value, slope) : value;
+  }
+}
+
+extern "C" __global__ void scaled_add(long long n, const float* x, float factor, int relu,
+                                      float slope, float* y) {
+  EACH(i, n) {
+    float value = y[i] + factor * x[i];
+    y[i] = relu ? rectified(value, slope) : value;
+  }
+}

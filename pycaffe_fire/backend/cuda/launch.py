@@ -1,0 +1,157 @@
+"""Launching our CUDA kernels, with the checks that CuPy leaves out.
+
+CuPy passes whatever it is given: a float64 for a `float`, a transposed view for a matrix, and the
+kernel reads garbage. So a kernel's parameters are read from its own source, and every launch is
+checked against them: count, types, widths and contiguity.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...errors import BackendError
+from ..tensor import Array
+
+KERNELS = Path(__file__).parent / "kernels"
+THREADS = 256
+MAX_BLOCKS = 16384  # enough to fill any device; loops take care of the rest
+OPTIONS = ("-std=c++17",)
+
+# What kernel files need in front of them besides common.cuh.
+HEADERS = {
+    "channel_sums": ("sums",),
+    "depthwise": ("geometry",),
+    "depthwise_weights": ("sums", "geometry"),
+    "im2col": ("geometry",),
+    "pooling": ("geometry",),
+    "squares": ("sums",),
+}
+
+_KERNEL = re.compile(r"__global__ void (\w+)\(([^)]*)\)")
+_NULL = np.uint64(0)
+_TYPES = {
+    "float": np.float32,
+    "double": np.float64,
+    "int": np.int32,
+    "long long": np.int64,
+    "unsigned long long": np.uint64,
+    "unsigned short": np.uint16,
+}
+
+
+class Parameter(NamedTuple):
+    """One parameter of a kernel: a pointer to `dtype` or a value of it."""
+
+    name: str
+    dtype: Any
+    pointer: bool
+
+
+def source_of(file: str) -> str:
+    """The whole source of a kernel file, as a compiler sees it."""
+    names = [f"{header}.cuh" for header in ("common", *HEADERS.get(file, ()))]
+    return "\n".join((KERNELS / name).read_text() for name in (*names, f"{file}.cu"))
+
+
+@cache
+def files() -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in KERNELS.glob("*.cu")))
+
+
+@cache
+def _catalogue() -> dict[str, tuple[str, tuple[Parameter, ...]]]:
+    """Every kernel's file and parameters."""
+    found = {}
+    for file in files():
+        for name, text in _KERNEL.findall((KERNELS / f"{file}.cu").read_text()):
+            found[name] = (file, tuple(_parameter(part) for part in text.split(",")))
+    return found
+
+
+def _parameter(text: str) -> Parameter:
+    kind, name = text.replace("*", " * ").rsplit(maxsplit=1)
+    base = " ".join(word for word in kind.split() if word not in ("const", "*"))
+    return Parameter(name, _TYPES[base], "*" in kind)
+
+
+class Kernel:
+    """One kernel, ready to launch on the current stream."""
+
+    def __init__(self, xp: Any, module: Any, name: str, parameters: Sequence[Parameter]) -> None:
+        self.name, self._parameters = name, tuple(parameters)
+        self._array = xp.ndarray
+        self._function = module.get_function(name)
+
+    def __call__(self, n: int, *arguments: Any) -> None:
+        """Run for `n` elements, the kernel's first parameter."""
+        self._launch(-(-n // THREADS), n, arguments)
+
+    def blocks(self, n: int, *arguments: Any) -> None:
+        """Run one block for each of `n` items."""
+        self._launch(n, n, arguments)
+
+    def _launch(self, blocks: int, n: int, arguments: tuple[Any, ...]) -> None:
+        if len(arguments) + 1 != len(self._parameters):
+            raise BackendError(
+                f"kernel {self.name}: takes {len(self._parameters) - 1} arguments, "
+                f"got {len(arguments)}"
+            )
+        values = [
+            self._checked(parameter, value)
+            for parameter, value in zip(self._parameters, (n, *arguments), strict=True)
+        ]
+        if n:
+            self._function((min(blocks, MAX_BLOCKS),), (THREADS,), tuple(values))
+
+    def _checked(self, parameter: Parameter, value: Any) -> Any:
+        if parameter.pointer:
+            return self._checked_array(parameter, value)
+        if isinstance(value, (self._array, np.ndarray)):
+            self._refuse(parameter, "an array", "a number")
+        if issubclass(parameter.dtype, np.floating):
+            return parameter.dtype(value)
+        limits = np.iinfo(parameter.dtype)
+        if not isinstance(value, (int, np.integer)):
+            self._refuse(parameter, type(value).__name__, "an integer")
+        if not limits.min <= value <= limits.max:
+            self._refuse(parameter, f"{value:,}", f"at most {limits.max:,}")
+        return parameter.dtype(value)
+
+    def _checked_array(self, parameter: Parameter, value: Any) -> Array:
+        if value is None:
+            return _NULL
+        if not isinstance(value, self._array):
+            self._refuse(parameter, type(value).__name__, "a device array")
+        if value.dtype != parameter.dtype:
+            self._refuse(parameter, f"an array of {value.dtype}", np.dtype(parameter.dtype).name)
+        if not value.flags.c_contiguous:
+            self._refuse(parameter, f"a view with strides {value.strides}", "a contiguous array")
+        return value
+
+    def _refuse(self, parameter: Parameter, got: str, expected: str) -> None:
+        raise BackendError(
+            f"kernel {self.name}, parameter {parameter.name}: expected {expected}, got {got}"
+        )
+
+
+class Kernels:
+    """All kernels on one device; a file is compiled when its first kernel is asked for."""
+
+    def __init__(self, xp: Any) -> None:
+        self._xp = xp
+        self._modules: dict[str, Any] = {}
+        self._kernels: dict[str, Kernel] = {}
+
+    def __getitem__(self, name: str) -> Kernel:
+        if name not in self._kernels:
+            file, parameters = _catalogue()[name]
+            if file not in self._modules:
+                self._modules[file] = self._xp.RawModule(code=source_of(file), options=OPTIONS)
+            self._kernels[name] = Kernel(self._xp, self._modules[file], name, parameters)
+        return self._kernels[name]
