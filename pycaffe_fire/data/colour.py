@@ -18,7 +18,7 @@ _SECTORS = np.array([[1, 3, 0], [1, 0, 2], [3, 0, 1], [0, 2, 1], [0, 1, 3], [2, 
 def linear(values: Picture, factor: float, offset: float) -> Picture:
     """values * factor + offset, rounded and kept within 0 to 255."""
     changed = values.astype(np.float32) * np.float32(factor) + np.float32(offset)
-    return np.clip(np.rint(changed), 0, 255).astype(np.uint8)
+    return _bytes(changed)
 
 
 def adjust_saturation(image: Picture, factor: float) -> Picture:
@@ -57,4 +57,9 @@ def _to_bgr(hue: Picture, saturation: Picture, value: Picture) -> Picture:
     parts = np.stack((v, v * (1 - s), v * (1 - s * f), v * (1 - s * (1 - f))))
     choice = _SECTORS[sector.astype(np.int64) % 6].transpose(2, 0, 1)
     mixed = np.take_along_axis(parts, choice, axis=0)
-    return np.clip(np.rint(mixed * np.float32(255.0)), 0, 255).astype(np.uint8)
+    return _bytes(mixed * np.float32(255.0))
+
+
+def _bytes(values: NDArray[np.float32]) -> Picture:
+    rounded: Picture = np.clip(np.rint(values), 0, 255).astype(np.uint8)
+    return rounded

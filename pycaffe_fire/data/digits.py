@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pycaffe_fire.backend import compiled, random
 from pycaffe_fire.data.datum import encode_datum
 from pycaffe_fire.data.db import open_database
 from pycaffe_fire.data.glyphs import make_tables
+from pycaffe_fire.data.work import progress
 from pycaffe_fire.data.writer import DatabaseWriter
 from pycaffe_fire.errors import DataError
 
@@ -150,11 +150,10 @@ def make_digits(folder: Path) -> list[str]:
 
 
 def _write(path: Path, split: str, count: int) -> None:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeRemainingColumn()) as progress, DatabaseWriter(path) as writer:
-        task = progress.add_task(f"drawing {split} digits", total=count)
+    what = f"drawing {split} digits"
+    with DatabaseWriter(path) as writer, progress(what, count) as advance:
         for first in range(0, count, _CHUNK):
             images, labels = render(split, first, min(_CHUNK, count - first))
             for i, (image, label) in enumerate(zip(images, labels, strict=True)):
                 writer.put(b"%08d" % (first + i), encode_datum(image[None], int(label)))
-            progress.advance(task, len(images))
+            advance(len(images))

@@ -65,7 +65,7 @@ class Loader:
 
     `schedule(first_pass)` gives the endless sample ranges in the order they will be consumed, see
     order.leaf_schedule. Threads start with the first `next`; `wait_seconds` is the time the
-    consumer has spent waiting since then.
+    consumer has spent waiting since then. `allocate` makes the batch buffers.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class Loader:
         size: int,
         depth: int = 3,
         threads: int = 2,
+        allocate: Callable[[tuple[int, ...]], NDArray[np.float32]] = aligned_empty,
     ) -> None:
         self.wait_seconds = 0.0
         self._schedule = schedule
@@ -82,7 +83,7 @@ class Loader:
         self._held: Buffers | None = None
         # One more than `depth`, because the consumer keeps one while the others are filled.
         buffers = [
-            tuple(aligned_empty((size, *shape)) for shape in source.shapes)
+            tuple(allocate((size, *shape)) for shape in source.shapes)
             for _ in range(max(depth, threads) + 1)
         ]
         self._queue = _Queue(source, buffers, schedule(0))

@@ -38,16 +38,15 @@ def resize(
     if method == LINEAR and (2 * height, 2 * width) == (old_height, old_width):
         method = AREA
     if method == NEAREST:
-        rows, columns = _nearest(old_height, height), _nearest(old_width, width)
-        return image[:, rows[:, None], columns]
+        return image[:, _nearest(old_height, height)[:, None], _nearest(old_width, width)]
     if method == AREA and shrinks:
         return _resize_area(image, height, width)
     make = {LINEAR: _linear, CUBIC: _cubic, AREA: _enlarging_area}[method]
-    columns = make(old_width, width, clamp=True)
-    rows = make(old_height, height, clamp=False)
+    columns, across = make(old_width, width, True)
+    rows, down = make(old_height, height, False)
     out = np.empty((image.shape[0], height, width), np.uint8)
     separable = _separable if compiled.numba is not None else _separable_numpy
-    separable(image, *columns, *rows, out)
+    separable(image, columns, across, rows, down, out)
     return out
 
 
@@ -97,7 +96,7 @@ def _cubic(old: int, new: int, clamp: bool) -> Table:
 
 
 def _nearest(old: int, new: int) -> NDArray[np.int64]:
-    at = np.floor(np.arange(new) * (1.0 / (new / old))).astype(np.int64)
+    at: NDArray[np.int64] = np.floor(np.arange(new) * (1.0 / (new / old))).astype(np.int64)
     return np.minimum(at, old - 1)
 
 
@@ -179,13 +178,16 @@ def _resize_area(image: NDArray[np.uint8], height: int, width: int) -> NDArray[n
         down, right = old_height // height, old_width // width
         blocks = image.reshape(channels, height, down, width, right)
         total = blocks.sum(axis=(2, 4), dtype=np.int32)
+        mean: NDArray[Any]
         if (down, right) == (2, 2):
-            return ((total + 2) >> 2).astype(np.uint8)
-        mean = total.astype(np.float32) * np.float32(1.0 / (down * right))
+            mean = (total + 2) >> 2
+        else:
+            mean = total.astype(np.float32) * np.float32(1.0 / (down * right))
     else:
         rows, columns = _shares(old_height, height), _shares(old_width, width)
         mean = rows @ (image.astype(np.float32) @ columns.T)
-    return np.clip(np.rint(mean), 0, 255).astype(np.uint8)
+    out: NDArray[np.uint8] = np.clip(np.rint(mean), 0, 255).astype(np.uint8)
+    return out
 
 
 def _shares(old: int, new: int) -> NDArray[np.float32]:
@@ -196,4 +198,5 @@ def _shares(old: int, new: int) -> NDArray[np.float32]:
     pixel = np.arange(old)
     covered = np.minimum(ends[:, None], pixel + 1) - np.maximum(starts[:, None], pixel)
     covered = np.where(covered > 1e-3, covered, 0)  # slivers do not count, as in OpenCV
-    return (covered / np.minimum(scale, old - starts)[:, None]).astype(np.float32)
+    shares: NDArray[np.float32] = covered / np.minimum(scale, old - starts)[:, None]
+    return shares.astype(np.float32)

@@ -134,19 +134,19 @@ class WindowSource:
                     "fg_fraction or the thresholds"
                 )
 
-    def _read_mean(self, transform: Any) -> NDArray[np.float32] | np.float32:
+    def _read_mean(self, transform: Any) -> NDArray[np.float32]:
         """Of the crop: the middle of the mean picture, or values per channel."""
         channels, crop = self._file.channels, self._crop
         if transform.mean_file:
-            mean = np.asarray(read_blob(transform.mean_file), np.float32)
-            mean = mean.reshape(mean.shape[-3:])
-            spare = [size - crop for size in mean.shape[1:]]
-            if len(mean) != channels or spare[0] != spare[1] or spare[0] < 0:
+            blob: Any = np.asarray(read_blob(transform.mean_file), np.float32)
+            mean: NDArray[np.float32] = blob.reshape(blob.shape[-3:])
+            _, height, width = mean.shape
+            if len(mean) != channels or height != width or height < crop:
                 raise DataError(
                     f"{transform.mean_file}: has shape {mean.shape}; windows need a square mean of "
                     f"{channels} channels that is at least as large as crop_size {crop}"
                 )
-            edge = spare[0] // 2
+            edge = (height - crop) // 2
             return mean[:, edge : edge + crop, edge : edge + crop]
         values = np.array(list(transform.mean_value) or [0.0], np.float32)
         if len(values) not in (1, channels):
@@ -193,8 +193,7 @@ class WindowSource:
             f"{self._param.source}, {self._file.pictures[window.picture]}",
         )  # fmt: skip
         place = (slice(None), slice(top, top + part.shape[1]), slice(left, left + part.shape[2]))
-        mean = np.asarray(self._mean)[place]
-        out[place] = (part.astype(np.float32) - mean) * self._scale
+        out[place] = (part.astype(np.float32) - self._mean[place]) * self._scale
 
     def _picture(self, path: str) -> NDArray[np.uint8]:
         if not self._param.cache_images:

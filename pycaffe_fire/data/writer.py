@@ -22,6 +22,7 @@ from pycaffe_fire.errors import DataError
 
 _COMMIT_RECORDS = 1000
 _COMMIT_BYTES = 64 << 20
+_LMDB_KEY = 511  # bytes a key may have
 
 
 class _Store(Protocol):
@@ -123,6 +124,11 @@ class DatabaseWriter:
 
     def put(self, key: bytes, value: bytes) -> None:
         """Add a record; a key written twice keeps the last value."""
+        if self._backend == "LMDB" and len(key) > _LMDB_KEY:
+            raise DataError(
+                f"{self.path}: the key {key[:80]!r}... has {len(key)} bytes, LMDB takes "
+                f"{_LMDB_KEY}; use shorter paths or leveldb"
+            )
         self._pending.append((key, value))
         self._pending_bytes += len(key) + len(value)
         if len(self._pending) >= _COMMIT_RECORDS or self._pending_bytes >= _COMMIT_BYTES:

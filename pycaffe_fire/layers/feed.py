@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import ClassVar
 
 from ..backend import available_cores
 from ..backend.random import key
-from ..backend.tensor import NATIVE
 from ..blob import Blob
 from ..data.loader import Loader, Source
 from ..data.order import (
@@ -20,7 +20,7 @@ from ..data.order import (
 )
 from ..data.transformer import Transformer
 from ..errors import DataError
-from .base import Layer, is_train
+from .base import Count, Layer, is_train
 
 LOADER_THREADS = 2
 DEPTH = 3  # batches ahead, where the prototxt does not say
@@ -30,7 +30,7 @@ class Feed(Layer):
     """Base of data layers: `start` a loader in setup, and `forward` follows the context."""
 
     bottoms = (0, 0)
-    tops = (1, None)
+    tops: ClassVar[Count] = (1, None)
 
     def transformer(self) -> Transformer:
         """What transform_param asks for."""
@@ -75,7 +75,9 @@ class Feed(Layer):
         schedule = leaf_schedule(batch_size, ctx.leaves, ctx.own_leaves, ctx.iter_size)
         threads = min(LOADER_THREADS, available_cores())
         self._source = source
-        self._loader = Loader(source, schedule, size, depth, threads)
+        self._loader = Loader(
+            source, schedule, size, depth, threads, self.backend.host_buffer
+        )
         self._visits = visits(0, ctx.own_leaves, ctx.iter_size)
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
@@ -84,11 +86,11 @@ class Feed(Layer):
             self._loader.seek(ctx.step)
             self._visits = visits(ctx.step, ctx.own_leaves, ctx.iter_size)
             next(self._visits)
+        self.backend.finish_uploads()  # the loader is about to refill the last batch's arrays
         with self.naming():
             batch = self._loader.next()
         for blob, array in zip(top, batch.arrays, strict=False):
-            blob.value.bind(array.reshape(-1))
-            blob.value.fresh = NATIVE
+            self.backend.upload(blob.value, array)
 
     @property
     def wait_seconds(self) -> float:

@@ -1,0 +1,61 @@
+"""convert_imageset: pictures named in a list to a database, as Caffe's tool of that name."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from ..data.convert import ImageSet
+from ..data.policy import FAIL, SKIP
+from .gflags import FlagParser, add_backend, run_tool
+
+COMMANDS = """
+  convert_imageset [FLAGS] ROOTFOLDER/ LISTFILE DB_NAME
+  convert_imageset --resize_height=256 --resize_width=256 --shuffle train/ train.txt train_lmdb
+  convert_imageset --encoded train/ train.txt train_lmdb      keep the files as they are, JPEG
+
+  LISTFILE has lines "path label"; ROOTFOLDER/ is put in front of each path.
+"""
+
+
+def _parser() -> FlagParser:
+    parser = FlagParser("convert_imageset", COMMANDS)
+    parser.add_argument("root", metavar="ROOTFOLDER/", help="put in front of the list's paths")
+    parser.add_argument("list_file", metavar="LISTFILE", help='lines "path label"')
+    parser.add_argument("database", metavar="DB_NAME", help="the database to make")
+    parser.boolean("gray", "read pictures as grey")
+    parser.boolean("shuffle", "write in random order (the same one every time)")
+    add_backend(parser, "the kind of database")
+    for side in ("width", "height"):
+        parser.add_argument(
+            f"--resize_{side}", type=int, default=0, metavar="N",
+            help=f"{side} to resize to (default: 0, as it is)",
+        )  # fmt: skip
+    parser.boolean("check_size", "make sure that all data have the same size")
+    parser.boolean("encoded", "store encoded pictures")
+    parser.add_argument(
+        "--encode_type", default="", metavar="KIND",
+        help="how to encode (png, jpg, ...; default: as the file is); implies --encoded",
+    )  # fmt: skip
+    parser.add_argument("--threads", type=int, default=0, metavar="N", help="default: all cores")
+    parser.add_argument(
+        "--policy", choices=(FAIL, SKIP), default=FAIL,
+        help="what a picture that cannot be read does (default: fail)",
+    )  # fmt: skip
+    return parser
+
+
+def _convert(options: argparse.Namespace) -> None:
+    fields = {name: value for name, value in vars(options).items() if name != "debug"}
+    count, skipped = ImageSet(**fields).convert()
+    left_out = f", {skipped:,} skipped" if skipped else ""
+    print(f"{options.database}: {count:,} pictures{left_out}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_tool(_parser(), _convert, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,194 @@
+"""Making databases of pictures and of the classic small sets, record by record as Caffe's tools."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pycaffe_fire.backend import random
+from pycaffe_fire.data.datum import encode_datum, picture_datum
+from pycaffe_fire.data.image_list import Entry, read_list
+from pycaffe_fire.data.picture import encode_image, is_file_of_kind, read_bytes, read_image
+from pycaffe_fire.data.policy import FAIL, check_policy
+from pycaffe_fire.data.resize import resize
+from pycaffe_fire.data.work import ordered, progress
+from pycaffe_fire.data.writer import DatabaseWriter
+from pycaffe_fire.errors import DataError
+
+log = logging.getLogger("pycaffe_fire")
+
+_SHUFFLE_KEY = random.key(1, "convert_imageset")
+
+
+@dataclass
+class ImageSet:
+    """What convert_imageset is asked for; fields are its flags."""
+
+    root: str
+    list_file: str
+    database: str
+    backend: str = "lmdb"
+    gray: bool = False
+    shuffle: bool = False
+    resize_width: int = 0
+    resize_height: int = 0
+    check_size: bool = False
+    encoded: bool = False
+    encode_type: str = ""
+    threads: int = 0
+    policy: str = FAIL
+
+    def convert(self) -> tuple[int, int]:
+        """Write the database; returns how many pictures it holds and how many were skipped."""
+        check_policy(self.policy)
+        entries = read_list(self.list_file)
+        if self.shuffle:
+            words = random.bits(_SHUFFLE_KEY, 0, 0, len(entries))
+            entries = [entries[i] for i in np.argsort(words, kind="stable")]
+        skipped, size = 0, 0
+        with (
+            DatabaseWriter(self.database, self.backend) as writer,
+            progress("converting", len(entries)) as advance,
+        ):
+            for number, result in enumerate(ordered(self._record, entries, self.threads)):
+                advance(1)
+                if isinstance(result, DataError):
+                    skipped += 1
+                    log.warning("skipped: %s", result)
+                    continue
+                record, held = result
+                size = size or held
+                if self.check_size and held != size:
+                    raise DataError(
+                        f"{self.root}{entries[number].path}: holds {held:,} bytes, the first "
+                        f"picture {size:,} (--check_size); give --resize_height and --resize_width"
+                    )
+                writer.put(f"{number:08d}_{entries[number].path}".encode(errors=_ESCAPE), record)
+            if skipped == len(entries):
+                raise DataError(f"{self.list_file}: none of its {skipped:,} pictures can be used")
+        return len(entries) - skipped, skipped
+
+    def _record(self, entry: Entry) -> tuple[bytes, int] | DataError:
+        """A Datum and the size of its data; an error only where those are skipped."""
+        try:
+            return self._datum(self.root + entry.path, entry.label)
+        except DataError as error:
+            if self.policy != FAIL:
+                return error
+            hint = "--policy=skip leaves such pictures out"
+            if not os.path.exists(self.root + entry.path) and not self.root.endswith("/"):
+                hint = f'"{self.root}" is put in front as it is: does it miss a slash at its end?'
+            raise DataError(f"{error} ({hint})") from None
+
+    def _datum(self, path: str, label: int) -> tuple[bytes, int]:
+        data = read_bytes(path)
+        image = read_image(path, not self.gray, data)
+        resized = bool(self.resize_height and self.resize_width)
+        if resized:
+            image = resize(image, self.resize_height, self.resize_width)
+        if not self.encoded and not self.encode_type:
+            return encode_datum(image, label, encoded=False), image.size
+        kind = (self.encode_type or os.path.splitext(path)[1][1:]).lower()
+        if resized or not is_file_of_kind(path, kind):
+            data = encode_image(image, kind, path)
+        return picture_datum(data, label), len(data)
+
+
+_ESCAPE = "surrogateescape"  # file names that are not UTF-8 come through as they are
+
+
+def convert_mnist(images: str, labels: str, database: str, backend: str) -> int:
+    """MNIST's two files (also gzipped) as a database; returns the number of records."""
+    header, pixels = _read_idx(images, 3)
+    _, classes = _read_idx(labels, 1)
+    if len(classes) != len(pixels):
+        raise DataError(
+            f"{images} holds {len(pixels):,} pictures, {labels} {len(classes):,} labels; they do "
+            "not belong together"
+        )
+    records = (
+        (b"%08d" % i, encode_datum(pixel[None], int(label)))
+        for i, (pixel, label) in enumerate(zip(pixels, classes, strict=True))
+    )
+    return write_all(database, backend, records, header[0])
+
+
+def _read_idx(path: str, dimensions: int) -> tuple[tuple[int, ...], NDArray[np.uint8]]:
+    data = _read_file(path)
+    if data[:2] == b"\x1f\x8b":
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError) as error:
+            raise DataError(f"{path}: cannot be unpacked: {error}") from None
+    start = 4 + 4 * dimensions
+    if len(data) < start or data[:4] != bytes((0, 0, 8, dimensions)):
+        what = "pictures" if dimensions == 3 else "labels"
+        raise DataError(f"{path}: is not an IDX file of MNIST {what} (its first bytes differ)")
+    shape = tuple(int(n) for n in np.frombuffer(data, ">u4", dimensions, 4))
+    size = int(np.prod([int(n) for n in shape], dtype=object))
+    if len(data) - start != size:
+        raise DataError(f"{path}: announces {size:,} bytes but holds {len(data) - start:,}")
+    return shape, np.frombuffer(data, np.uint8, size, start).reshape(shape)
+
+
+def _read_file(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+_CIFAR_BYTES = 1 + 3 * 32 * 32
+_CIFAR_FILE = 10_000  # pictures per file
+
+
+def convert_cifar(folder: str, out: str, backend: str) -> list[tuple[str, int]]:
+    """CIFAR-10's binary files as a training and a test database; returns names and sizes."""
+    made = []
+    for name, files in (
+        ("train", [f"data_batch_{i}.bin" for i in range(1, 6)]),
+        ("test", ["test_batch.bin"]),
+    ):
+        batches = [_read_cifar(os.path.join(folder, file)) for file in files]
+        path = os.path.join(out, f"cifar10_{name}_{backend.lower()}")
+        count = write_all(path, backend, _cifar_records(batches), sum(map(len, batches)))
+        made.append((path, count))
+    return made
+
+
+def _read_cifar(path: str) -> NDArray[np.uint8]:
+    data = _read_file(path)
+    if not data or len(data) % _CIFAR_BYTES or len(data) > _CIFAR_FILE * _CIFAR_BYTES:
+        raise DataError(
+            f"{path}: has {len(data):,} bytes, not up to {_CIFAR_FILE:,} records of "
+            f"{_CIFAR_BYTES:,}; unpack CIFAR-10's binary version again"
+        )
+    return np.frombuffer(data, np.uint8).reshape(-1, _CIFAR_BYTES)
+
+
+def _cifar_records(batches: list[NDArray[np.uint8]]) -> Iterator[tuple[bytes, bytes]]:
+    for file, batch in enumerate(batches):
+        for i, record in enumerate(batch):
+            image = record[1:].reshape(3, 32, 32)
+            yield b"%05d" % (file * _CIFAR_FILE + i), encode_datum(image, int(record[0]))
+
+
+def write_all(
+    database: str, backend: str, records: Iterator[tuple[bytes, bytes]], total: int
+) -> int:
+    """Write records to a new database with a progress bar; returns how many there were."""
+    count = 0
+    name = os.path.basename(database)
+    with DatabaseWriter(database, backend) as writer, progress(name, total) as advance:
+        for key, value in records:
+            writer.put(key, value)
+            advance(1)
+            count += 1
+    return count
