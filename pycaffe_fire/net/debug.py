@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from ..layers import Layer
     from .net import Net
 
 log = logging.getLogger("pycaffe_fire")
+
+
+def _display_name(layer: Layer, index: int) -> str:
+    """A parameter's name if it has one, else its number."""
+    specs = layer.param.param
+    return (specs[index].name if index < len(specs) else "") or str(index)
 
 
 def _mean_abs(array: Any) -> str:
@@ -26,8 +33,9 @@ def forward(net: Net, index: int) -> None:
         )  # fmt: skip
     for i, blob in enumerate(layer.blobs):
         log.info(
-            "    [Forward] Layer %s, param blob %d data: %s", layer.name, i, _mean_abs(blob.data)
-        )
+            "    [Forward] Layer %s, param blob %s data: %s",
+            layer.name, _display_name(layer, i), _mean_abs(blob.data),
+        )  # fmt: skip
 
 
 def backward(net: Net, index: int) -> None:
@@ -46,10 +54,31 @@ def backward(net: Net, index: int) -> None:
             )  # fmt: skip
 
 
-def update(net: Net, rate: float) -> None:
-    for p in net.parameters.items:
-        log.info(
-            "    [Update] Layer %s, param %s data: %s; diff: %s (lr %g)",
-            p.name.rsplit("[", 1)[0], p.name, _mean_abs(p.blob.data), _mean_abs(p.blob.diff),
-            rate * p.lr_mult,
-        )  # fmt: skip
+def all_params(net: Net) -> None:
+    """Norms over the whole net, after a complete backward pass."""
+    norms = {}
+    for what in ("data", "diff"):
+        arrays = [np.asarray(getattr(p.blob, what), np.float64) for p in net.parameters.items]
+        norms[what] = (
+            sum(float(np.abs(a).sum()) for a in arrays),
+            sum(float((a * a).sum()) for a in arrays) ** 0.5,
+        )
+    (l1_data, l2_data), (l1_diff, l2_diff) = norms["data"], norms["diff"]
+    log.info(
+        "    [Backward] All net params (data, diff): L1 norm = (%.6g, %.6g); "
+        "L2 norm = (%.6g, %.6g)",
+        l1_data, l1_diff, l2_data, l2_diff,
+    )  # fmt: skip
+
+
+def update(net: Net) -> None:
+    owned = {id(p.blob) for p in net.parameters.items}
+    for layer in net.layers:
+        for i, blob in enumerate(layer.blobs):
+            if id(blob) in owned:
+                owned.remove(id(blob))
+                log.info(
+                    "    [Update] Layer %s, param %s data: %s; diff: %s",
+                    layer.name, _display_name(layer, i), _mean_abs(blob.data),
+                    _mean_abs(blob.diff),
+                )  # fmt: skip

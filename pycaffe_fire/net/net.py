@@ -57,6 +57,7 @@ class Net(Wiring):
         self.params: dict[str, list[Blob]] = {
             layer.name: layer.blobs for layer in self.layers if layer.blobs
         }
+        self.debug_info: bool = self.param.debug_info
         self._standalone = context is None
         self._losses = [
             [(blob, weight) for blob, weight in zip(top, layer.loss_weights, strict=True) if weight]
@@ -93,7 +94,7 @@ class Net(Wiring):
             layer.forward(bottom, top)
             for blob, weight in self._losses[i]:
                 loss += weight * float(blob.data.sum())
-            if self.param.debug_info:
+            if self.debug_info:
                 debug.forward(self, i)
         return loss
 
@@ -112,10 +113,12 @@ class Net(Wiring):
                 for tensor in self.unwritten[i] if i < first else ():
                     tensor.clear()
                 self.layers[i].backward(self.tops[i], self.propagate_down[i], self.bottoms[i])
-                if self.param.debug_info:
+                if self.debug_info:
                     debug.backward(self, i)
             if after_layer is not None:
                 after_layer(i)
+        if self.debug_info and start is None and end == 0:
+            debug.all_params(self)
 
     def forward_backward(self) -> float:
         """One training pass; gradients are added to what the parameters' diffs hold."""

@@ -49,6 +49,7 @@ class Parameters:
         for p in self.items:
             p.blob.value.sync()
             p.blob.value.move(weights[p.start : p.stop])
+            p.blob.value.pinned = p.blob.gradient.pinned = True
         return weights
 
     def zeros(self) -> Array:

@@ -170,6 +170,8 @@ class Solver:
     def _iterate(self) -> None:
         began = time.perf_counter()
         display = bool(self.param.display) and self.iter % self.param.display == 0
+        for net in self.leaves.nets:  # as in Caffe, only where the iteration is displayed
+            net.debug_info = display and self.param.debug_info and net is self.net
         loss, outputs = self.leaves.run(self.iter, collect=display)
         smoothed = self._smooth(loss)
         self.apply_update()
@@ -198,8 +200,8 @@ class Solver:
             p.regularization_type == "L1", scale / p.iter_size, self.rule.numbers(self.iter),
         )  # fmt: skip
         parameters.updated()
-        if self.net.param.debug_info:
-            debug.update(self.net, self.lr)
+        if self.net.debug_info:
+            debug.update(self.net)
         self.leaves.finish()
 
     # Testing.
