@@ -1,0 +1,108 @@
+"""DetectionOutput: SSD's predictions as a list of detections."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..blob import Blob
+from .base import Layer, register_layer
+from .boxes import check_predictions, decode, read_priors, suppress
+from .checks import forbid_in_place
+
+log = logging.getLogger("pycaffe_fire")
+ROW = 7  # image, label, confidence, box
+
+
+@register_layer("DetectionOutput")
+class DetectionOutput(Layer):
+    """top (1 x 1 x detections x 7): image, label, confidence, xmin, ymin, xmax, ymax.
+
+    Bottoms: locations, confidences, priors (and perhaps images). Per class the boxes above
+    confidence_threshold (the best top_k of them) go through non-maximum suppression, then the best
+    keep_top_k of an image remain. Without any, each image has one row of -1. Results are not
+    written to files or drawn: save_output_param and visualize do nothing here.
+    """
+
+    bottoms = (3, 4)
+
+    def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        forbid_in_place(self, bottom, top)
+        param = self.param.detection_output_param
+        if param.num_classes < 1:
+            self.fail(f"num_classes must be at least 1, got {param.num_classes}")
+        if param.nms_param.nms_threshold < 0:
+            self.fail(f"nms_threshold must not be negative, got {param.nms_param.nms_threshold:g}")
+        if not 0 < param.nms_param.eta <= 1:
+            self.fail(f"eta must be above 0 and at most 1, got {param.nms_param.eta:g}")
+        if param.save_output_param.output_directory:
+            log.warning('layer "%s": detections are not written to files', self.name)
+        self._classes = int(param.num_classes)
+        self._locations = 1 if param.share_location else self._classes
+
+    def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self._priors = check_predictions(self, bottom, self._locations, self._classes)
+        top[0].reshape(1, 1, 1, ROW)  # how many there are shows in forward
+
+    def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        xp, param, num = self.xp, self.param.detection_output_param, bottom[0].num
+        loc = bottom[0].data.reshape(num, self._priors, self._locations, 4)
+        conf = bottom[1].data.reshape(num, self._priors, self._classes)
+        priors, variances = read_priors(self, bottom[2], param.code_type)
+        if param.variance_encoded_in_target:
+            variances = xp.ones_like(variances)
+        rows = []
+        for image in range(num):
+            boxes = decode(xp, param.code_type, priors, variances, loc[image].transpose(1, 0, 2))
+            rows += self._of_image(image, boxes, conf[image])
+        if not sum(len(row) for row in rows):
+            rows = [xp.asarray([[i] + [-1] * (ROW - 1)], conf.dtype) for i in range(num)]
+        found = xp.concatenate(rows)
+        top[0].reshape(1, 1, len(found), ROW)
+        top[0].data[0, 0] = found
+
+    def _of_image(self, image: int, boxes: Any, conf: Any) -> list[Any]:
+        """The rows of one image, class by class."""
+        xp, param = self.xp, self.param.detection_output_param
+        rows = []
+        for label in range(self._classes):
+            if label == param.background_label_id:
+                continue
+            own = boxes[label % self._locations]
+            picked = self._best(own, conf[:, label])
+            if picked.size:
+                row = xp.empty((picked.size, ROW), conf.dtype)
+                row[:, 0], row[:, 1] = image, label
+                row[:, 2], row[:, 3:] = conf[picked, label], own[picked]
+                rows.append(row)
+        count = sum(len(row) for row in rows)
+        if not 0 <= param.keep_top_k < count:
+            return rows
+        found = xp.concatenate(rows)
+        best = xp.argsort(-found[:, 2], kind="stable")[: param.keep_top_k]
+        return [found[best][xp.argsort(found[best, 1], kind="stable")]]
+
+    def _best(self, boxes: Any, scores: Any) -> Any:
+        """Priors whose boxes survive for one class, best first."""
+        xp, param = self.xp, self.param.detection_output_param
+        if param.HasField("confidence_threshold"):
+            chosen = xp.nonzero(scores > np.float32(param.confidence_threshold))[0]
+        else:
+            chosen = xp.arange(scores.size)
+        chosen = chosen[xp.argsort(-scores[chosen], kind="stable")]
+        if param.nms_param.HasField("top_k") and param.nms_param.top_k >= 0:
+            chosen = chosen[: param.nms_param.top_k]
+        kept = suppress(xp, boxes[chosen], param.nms_param.nms_threshold, param.nms_param.eta)
+        return chosen[kept]
+
+    def backward(
+        self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
+    ) -> None:
+        if any(propagate_down):
+            self.fail("detections have no gradient; stop it here with propagate_down: false")
+
+    def allow_force_backward(self, bottom_index: int) -> bool:
+        return False
