@@ -171,7 +171,7 @@ class Backend(ABC):
     def plain_layout(self, shape: Sequence[int]) -> Layout:
         return Layout(shape)
 
-    def activate(self) -> None:
+    def activate(self) -> None:  # noqa: B027
         """Called by whoever is about to run: ops of this thread go to this backend's device."""
 
     def host_buffer(self, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -183,7 +183,7 @@ class Backend(ABC):
         tensor.bind(values.reshape(-1))
         tensor.fresh = NATIVE
 
-    def finish_uploads(self) -> None:
+    def finish_uploads(self) -> None:  # noqa: B027
         """Wait until host arrays given to `upload` may be written again."""
 
     def face(self, blob: Blob) -> Blob:

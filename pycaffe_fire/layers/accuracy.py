@@ -35,8 +35,7 @@ class Accuracy(Layer):
         own = xp.take_along_axis(scores, labels[:, None, :], axis=1)
         better = (scores >= own).sum(axis=1) - 1  # the label's own score is among them
         right = valid & (better < param.top_k)
-        total = int(valid.sum())
-        top[0].data[...] = float(right.sum()) / total if total else 0.0
+        top[0].data[...] = right.sum() / xp.maximum(valid.sum(), 1)
         if len(top) > 1:
             seen = xp.bincount(labels[valid], minlength=read.classes)
             hits = xp.bincount(labels[right], minlength=read.classes)

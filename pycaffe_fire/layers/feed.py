@@ -75,9 +75,7 @@ class Feed(Layer):
         schedule = leaf_schedule(batch_size, ctx.leaves, ctx.own_leaves, ctx.iter_size)
         threads = min(LOADER_THREADS, available_cores())
         self._source = source
-        self._loader = Loader(
-            source, schedule, size, depth, threads, self.backend.host_buffer
-        )
+        self._loader = Loader(source, schedule, size, depth, threads, self.backend.host_buffer)
         self._visits = visits(0, ctx.own_leaves, ctx.iter_size)
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

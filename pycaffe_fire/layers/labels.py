@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -36,20 +36,25 @@ class Labels:
         """(labels, valid) of shape (outer, inner); ignored ones are read as class 0, not valid."""
         xp = self._layer.xp
         given = self._blob.data.reshape(self.outer, self.inner)
-        if not xp.isfinite(given).all():
-            self._layer.fail(f'blob "{self._blob.name}" holds labels that are not numbers')
+        require = self._layer.backend.require
+        require(xp.isfinite(given).all(), self._refuse_nan)
         labels = given.astype(np.int64)
         valid = xp.ones(labels.shape, bool) if ignore is None else labels != ignore
         bad = valid & ((labels < 0) | (labels >= self.classes))
-        if bad.any():
-            outer, inner = (int(i[0]) for i in xp.nonzero(bad))
-            place = f", position {inner}" if self.inner > 1 else ""
-            self._layer.fail(
-                f"label {int(labels[outer, inner])} of sample {outer}{place} in blob "
-                f'"{self._blob.name}" is not a class: there are {self.classes} (0 to '
-                f"{self.classes - 1})"
-            )
-        return xp.where(valid, labels, 0), valid
+        require(~bad.any(), lambda: self._refuse(labels, bad))
+        return xp.where(valid & ~bad, labels, 0), valid
+
+    def _refuse_nan(self) -> NoReturn:
+        self._layer.fail(f'blob "{self._blob.name}" holds labels that are not numbers')
+
+    def _refuse(self, labels: Any, bad: Any) -> NoReturn:
+        outer, inner = (int(i[0]) for i in self._layer.xp.nonzero(bad))
+        place = f", position {inner}" if self.inner > 1 else ""
+        self._layer.fail(
+            f"label {int(labels[outer, inner])} of sample {outer}{place} in blob "
+            f'"{self._blob.name}" is not a class: there are {self.classes} (0 to '
+            f"{self.classes - 1})"
+        )
 
 
 def normalization_mode(loss_param: Any, default: int | None = None) -> int:
@@ -61,13 +66,16 @@ def normalization_mode(loss_param: Any, default: int | None = None) -> int:
     return int(loss_param.normalization) if default is None else default
 
 
-def normalizer(mode: int, outer: int, inner: int, valid: int, fixed: float = 1.0) -> float:
+def normalizer(mode: int, outer: int, inner: int, valid: Any, fixed: float = 1.0) -> Any:
     """What a summed loss is divided by; never less than 1, so an all-ignored batch is no error.
 
     `fixed` is loss_param's pre_fixed_normalizer (Intel Caffe).
     """
     counts = {FULL: outer * inner, VALID: valid, BATCH_SIZE: outer, NONE: 1, PRE_FIXED: fixed}
-    return float(max(1, counts[mode]))
+    count = counts[mode]
+    if isinstance(count, (int, float, np.number)):
+        return float(max(1, count))
+    return count.clip(1, None).astype(np.float32)  # on a device, where nobody waits for it
 
 
 def ignore_label(param: Any) -> int | None:

@@ -51,7 +51,7 @@ class Blobs(Sequence[Blob]):
     def __getitem__(self, index: slice) -> list[Blob]: ...
 
     def __getitem__(self, index: int | slice) -> Blob | list[Blob]:
-        return self._layer.blobs[index]
+        return [self._layer.backend.face(blob) for blob in self._layer.blobs][index]
 
 
 class PythonLayer:
@@ -107,7 +107,7 @@ class Python(Layer):
         self.user.blobs = Blobs(self)
         # What setup writes into new weights must not reach the net that lends us its own.
         donors, self.donors = self.donors, ()
-        self._call("setup", list(bottom), list(top))
+        self._call("setup", self._faces(bottom), self._faces(top))
         for index, (blob, donor) in enumerate(zip(self.blobs, donors, strict=False)):
             self.borrow(index, blob, donor)
 
@@ -159,6 +159,10 @@ class Python(Layer):
                 )
             raise
 
+    def _faces(self, blobs: Sequence[Blob]) -> list[Blob]:
+        """With NumPy arrays, whatever the device."""
+        return [self.backend.face(blob) for blob in blobs]
+
     def __getattr__(self, name: str) -> Any:
         if "user" not in self.__dict__:
             raise AttributeError(name)
@@ -168,10 +172,10 @@ class Python(Layer):
         return True  # Caffe reshapes before every forward, and users load batches there
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        self._call("reshape", list(bottom), list(top))
+        self._call("reshape", self._faces(bottom), self._faces(top))
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        self._call("forward", list(bottom), list(top))
+        self._call("forward", self._faces(bottom), self._faces(top))
 
     def backward(
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
@@ -184,4 +188,4 @@ class Python(Layer):
         for blob, down in zip(bottom, propagate_down, strict=True):
             if down and not any(blob is other for other in top):
                 blob.gradient.clear()  # a backward that writes nothing means zero
-        self._call("backward", list(top), list(propagate_down), list(bottom))
+        self._call("backward", self._faces(top), list(propagate_down), self._faces(bottom))

@@ -34,7 +34,7 @@ class SoftmaxWithLoss(Loss):
         picked = xp.take_along_axis(prob, self._classes[:, None, :], axis=1)[:, 0, :]
         losses = -xp.log(xp.maximum(picked, np.finfo(np.float32).tiny))
         self._normalizer = normalizer(
-            self._mode, read.outer, read.inner, int(self._valid.sum()),
+            self._mode, read.outer, read.inner, self._valid.sum(),
             self.param.loss_param.pre_fixed_normalizer,
         )  # fmt: skip
         top[0].data[...] = xp.where(self._valid, losses, 0).sum() / self._normalizer
@@ -52,6 +52,6 @@ class SoftmaxWithLoss(Loss):
         at = self._classes[:, None, :]
         picked = xp.take_along_axis(grad, at, axis=1)
         xp.put_along_axis(grad, at, picked - 1, axis=1)
-        scale = top[0].diff / np.asarray(self._normalizer, grad.dtype)
+        scale = top[0].diff / self._normalizer
         grad *= xp.where(self._valid, scale, 0).astype(grad.dtype)[:, None, :]
         bottom[0].diff[...] = grad.reshape(bottom[0].shape)

@@ -54,8 +54,10 @@ class Net(Wiring):
         super().__init__(
             param, backend or default_backend(), context or Context(seed_for()), lender, source
         )
+        face = self.backend.face
+        self.blobs = {name: face(blob) for name, blob in self.blobs.items()}
         self.params: dict[str, list[Blob]] = {
-            layer.name: layer.blobs for layer in self.layers if layer.blobs
+            layer.name: [face(blob) for blob in layer.blobs] for layer in self.layers if layer.blobs
         }
         self.debug_info: bool = self.param.debug_info
         self._standalone = context is None
@@ -81,6 +83,7 @@ class Net(Wiring):
 
     def run_forward(self, start: int = 0, end: int | None = None) -> float:
         """Run layers start..end (inclusive) and return the weighted sum of their losses."""
+        self.backend.activate()
         last = len(self.layers) - 1 if end is None else end
         loss = 0.0
         for i in range(start, last + 1):
@@ -93,7 +96,7 @@ class Net(Wiring):
             layer.leads = i in self.groups and self.groups[i][-1] <= last
             layer.forward(bottom, top)
             for blob, weight in self._losses[i]:
-                loss += weight * float(blob.data.sum())
+                loss += weight * self.backend.total(blob.data)
             if self.debug_info:
                 debug.forward(self, i)
         return loss
@@ -105,6 +108,7 @@ class Net(Wiring):
         after_layer: Callable[[int], None] | None = None,
     ) -> None:
         """Run layers start..end (inclusive, downwards) backward, telling `after_layer` of each."""
+        self.backend.activate()
         first = len(self.layers) - 1 if start is None else start
         for i in range(first, end - 1, -1):
             leader = self.layers[self.leader_of[i]] if i in self.leader_of else None
@@ -261,7 +265,7 @@ class Net(Wiring):
                         f"{list(blob.shape)} in the net"
                     )
                 else:
-                    blob.data[...] = array.reshape(blob.shape)
+                    self.backend.face(blob).data[...] = array.reshape(blob.shape)
         if problems:
             raise WeightsError(
                 f"{path} does not fit the net: {'; '.join(problems)}. To learn such a layer anew, "
@@ -280,11 +284,12 @@ class Net(Wiring):
 
     def layer_weights(self) -> list[Any]:
         """Every layer with its weight arrays, for writing."""
+        faces = [[self.backend.face(blob) for blob in layer.blobs] for layer in self.layers]
         return [
             schema.LayerWeights(
-                layer.name, layer.type, [b.data for b in layer.blobs], [b.diff for b in layer.blobs]
+                layer.name, layer.type, [b.data for b in blobs], [b.diff for b in blobs]
             )
-            for layer in self.layers
+            for layer, blobs in zip(self.layers, faces, strict=True)
         ]
 
     def __repr__(self) -> str:

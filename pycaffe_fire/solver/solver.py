@@ -261,7 +261,7 @@ class Solver:
     def _state(self, model: str) -> Any:
         parameters = self.net.parameters
         history = [
-            parameters.like(i, slot).array
+            parameters.like(i, slot).host
             for slot in self.history
             for i in range(len(parameters.items))
         ]
@@ -283,12 +283,12 @@ class Solver:
             )
         for i, array in enumerate(state.history):
             tensor = parameters.like(i % count, self.history[i // count])
-            if array.size != tensor.array.size:
+            if array.size != tensor.host.size:
                 raise WeightsError(
                     f"{path}: history blob {i} has shape {list(array.shape)}, but parameter "
                     f"{parameters.items[i % count].name} has {list(tensor.shape)}"
                 )
-            tensor.array[...] = array.reshape(tensor.shape)
+            tensor.host[...] = array.reshape(tensor.shape)
             tensor.sync()
         if state.learned_net:
             self.load_weights(_beside(state.learned_net, path))

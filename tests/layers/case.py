@@ -186,7 +186,7 @@ class Trial:
             wanted = [i in case.wants_gradient for i in range(len(case.shapes))]
             self.net.propagate_down[self.index] = wanted
         rng = np.random.default_rng(99)
-        for i, blob in enumerate(self.layer.blobs):
+        for i, blob in enumerate(self.blobs):
             fill = case.weight_fill[i if len(case.weight_fill) > 1 else 0]
             blob.data[...] = np.float32(_filled(fill, rng, blob.shape, ()))
 
@@ -220,20 +220,25 @@ class Trial:
         return self.net.layers[self.index]
 
     @property
+    def blobs(self) -> list[Blob]:
+        """The layer's weight blobs, with NumPy arrays on any device."""
+        return self.net.params.get("layer", [])
+
+    @property
     def weights(self) -> list[Array]:
         """Copies of the weights."""
-        return [np.array(blob.data) for blob in self.layer.blobs]
+        return [np.array(blob.data) for blob in self.blobs]
 
     @weights.setter
     def weights(self, values: Sequence[Array]) -> None:
-        for blob, value in zip(self.layer.blobs, values, strict=True):
+        for blob, value in zip(self.blobs, values, strict=True):
             blob.data[...] = value
 
     @property
     def learners(self) -> list[Blob]:
         """The bottoms that want a gradient, then the learned weights."""
         bottoms = [self.net.blobs[self.feeds[i]] for i in self.case.wants_gradient]
-        return bottoms + [self.layer.blobs[i] for i in self.case.learns]
+        return bottoms + [self.blobs[i] for i in self.case.learns]
 
     def put(self, values: Sequence[Array]) -> None:
         for i, value in enumerate(values):
