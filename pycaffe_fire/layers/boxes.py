@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from ..backend import compiled
 from ..blob import Blob
 from .base import Layer
 
@@ -109,11 +112,33 @@ def match(xp: Any, overlap: Any, threshold: float | None, ignored: Any) -> tuple
     return index, best
 
 
-def suppress(xp: Any, boxes: Any, threshold: float, eta: float = 1.0) -> Any:
-    """Indices of the boxes, best first, that overlap no kept better one by more than `threshold`.
+@compiled.jit
+def _suppress(boxes: Any, threshold: Any, eta: Any, kept: Any) -> int:
+    """Write the indices of kept boxes; returns how many there are."""
+    count = 0
+    for i in range(len(boxes)):
+        keep = True
+        a = boxes[i]
+        for k in range(count):
+            b = boxes[kept[k]]
+            width = min(a[2], b[2]) - max(a[0], b[0])
+            height = min(a[3], b[3]) - max(a[1], b[1])
+            if width > 0 and height > 0:
+                shared = width * height
+                size = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1])
+                if shared / (size - shared) > threshold:
+                    keep = False
+                    break
+        if keep:
+            kept[count] = i
+            count += 1
+            if eta < 1 and threshold > 0.5:
+                threshold *= eta
+    return count
 
-    With eta < 1 the threshold shrinks by that factor after every kept box, while above 0.5.
-    """
+
+def _suppress_rows(xp: Any, boxes: Any, threshold: Any, eta: Any) -> Any:
+    """What `_suppress` does, a kept box against all that are left, on any array library."""
     kept = []
     left = xp.arange(len(boxes))
     worst = xp.zeros(len(boxes), boxes.dtype)
@@ -126,3 +151,15 @@ def suppress(xp: Any, boxes: Any, threshold: float, eta: float = 1.0) -> Any:
         fine = worst <= threshold
         left, worst = rest[fine], worst[fine]
     return xp.asarray(kept, dtype=left.dtype)
+
+
+def suppress(xp: Any, boxes: Any, threshold: float, eta: float = 1.0) -> Any:
+    """Indices of the boxes, best first, that overlap no kept better one by more than `threshold`.
+
+    With eta < 1 the threshold shrinks by that factor after every kept box, while above 0.5.
+    """
+    limit, factor = boxes.dtype.type(threshold), boxes.dtype.type(eta)
+    if xp is not np or compiled.numba is None:
+        return _suppress_rows(xp, boxes, limit, factor)
+    kept = np.empty(len(boxes), np.int64)
+    return kept[: _suppress(np.ascontiguousarray(boxes), limit, factor, kept)]

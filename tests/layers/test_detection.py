@@ -10,7 +10,7 @@ import pytest
 from case import Array, Case, Trial
 
 from pycaffe_fire import schema
-from pycaffe_fire.backend import compiled
+from pycaffe_fire.backend import compiled, cpu_backend
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.layers import Context, boxes
 from pycaffe_fire.net import Net
@@ -144,7 +144,11 @@ def test_matching_serves_every_object_first() -> None:
     assert best[0] == 0
 
 
-def test_suppression_and_its_falling_threshold() -> None:
+@pytest.mark.parametrize("numba", [compiled.numba, None])
+def test_suppression_and_its_falling_threshold(
+    monkeypatch: pytest.MonkeyPatch, numba: object
+) -> None:
+    monkeypatch.setattr(compiled, "numba", numba)
     row = np.array([[x, 0.0, x + 1.0, 1.0] for x in (0.0, 0.1, 0.25, 0.6)])
     assert boxes.suppress(np, row, 0.5).tolist() == [0, 3]
     assert boxes.suppress(np, row, 0.65).tolist() == [0, 2, 3]
@@ -348,7 +352,12 @@ layer { name: "loss" type: "MultiBoxLoss" bottom: "loc_f" bottom: "conf_f" botto
 
 def test_a_small_ssd_learns() -> None:
     """Also without propagate_down, which SSD's own prototxts give: priors pass no gradient on."""
-    net = Net(schema.parse_text(SMALL_SSD, schema.NetParameter()), schema.TRAIN, context=Context(3))
+    net = Net(
+        schema.parse_text(SMALL_SSD, schema.NetParameter()),
+        schema.TRAIN,
+        backend=cpu_backend(1),
+        context=Context(3),
+    )
     rng = np.random.default_rng(0)
     net.blobs["data"].data[...] = rng.normal(size=(2, 1, 16, 16))
     net.blobs["label"].data[...] = [
