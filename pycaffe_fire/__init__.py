@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from . import schema
 from .blob import Blob
-from .defaults import set_mode_cpu, set_mode_gpu, set_random_seed
+from .defaults import set_device, set_mode_cpu, set_mode_gpu, set_random_seed
 from .errors import FireError
 from .layers import register_layer
 from .layers.python import PythonLayer as Layer
@@ -45,6 +45,7 @@ __all__ = [
     "get_solver",
     "layer_type_list",
     "register_layer",
+    "set_device",
     "set_mode_cpu",
     "set_mode_gpu",
     "set_random_seed",

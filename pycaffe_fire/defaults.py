@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 from dataclasses import dataclass
+from functools import cache
 
 from .backend import cpu_backend
 from .backend.base import Backend
+from .backend.cuda.device import probe
+from .errors import BackendError
 
 log = logging.getLogger("pycaffe_fire")
+
+# What launchers tell a process about its place on its own host.
+LOCAL_RANKS = ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
 
 
 @dataclass
 class Settings:
     seed: int | None = None
+    gpu: bool = False
+    device: int | None = None
 
 
 _settings = Settings()
@@ -22,11 +31,18 @@ _settings = Settings()
 
 def set_mode_cpu() -> None:
     """New nets run on the CPU (they do by default)."""
+    _settings.gpu = False
 
 
 def set_mode_gpu() -> None:
-    """Asks for the GPU; this version has no GPU backend, so nets stay on the CPU and say so."""
-    log.warning("no GPU backend in this version: running on the CPU")
+    """New nets run on the GPU; raises a BackendError with the reason where none works."""
+    gpu_backend(_settings.device)
+    _settings.gpu = True
+
+
+def set_device(device: int) -> None:
+    """The GPU that set_mode_gpu means."""
+    _settings.device = device
 
 
 def set_random_seed(seed: int) -> None:
@@ -42,4 +58,55 @@ def seed_for(random_seed: int = -1) -> int:
 
 
 def default_backend() -> Backend:
-    return cpu_backend()
+    return gpu_backend(_settings.device) if _settings.gpu else cpu_backend()
+
+
+def local_rank() -> int:
+    """Which of the processes on this host we are."""
+    return next((int(os.environ[name]) for name in LOCAL_RANKS if name in os.environ), 0)
+
+
+def gpu_backend(device: int | None = None) -> Backend:
+    """This device, or the one that falls to this process; nets of a process share it."""
+    return _gpu_backend(_own_device() if device is None else device)
+
+
+@cache
+def _gpu_backend(device: int) -> Backend:
+    from .backend.cuda import CudaBackend
+
+    return CudaBackend(device)
+
+
+def _own_device() -> int:
+    """Processes on one host take its devices in turn."""
+    found = probe()
+    return local_rank() % found.devices if found.devices else 0
+
+
+def choose_backend(gpu: str | None, threads: int | None = None) -> Backend:
+    """What `--gpu` says: nothing is the CPU; a device, several ("0,2": one for each process on
+    this host) or "all"; "auto" is a GPU where one works and the CPU otherwise."""  # fmt: skip
+    if gpu is None:
+        return cpu_backend(threads)
+    if gpu == "auto":
+        found = probe()
+        if found.cupy is None:
+            log.warning("Running on the CPU: %s", found.reason)
+            return cpu_backend(threads)
+        return gpu_backend()
+    if gpu == "all":
+        return gpu_backend()
+    return gpu_backend(_listed_device(gpu))
+
+
+def _listed_device(gpu: str) -> int:
+    if not all(part.isdecimal() for part in gpu.split(",")):
+        raise BackendError(f'--gpu takes device numbers, "all" or "auto", got "{gpu}"')
+    devices, rank = [int(part) for part in gpu.split(",")], local_rank()
+    if rank >= len(devices):
+        raise BackendError(
+            f"--gpu {gpu} names {len(devices)} device(s), but process {rank} of this host needs "
+            f"one too; start one process per device"
+        )
+    return devices[rank]

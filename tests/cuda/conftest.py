@@ -1,0 +1,39 @@
+"""The CUDA backend without a device: a stand-in for cupy whose kernels a CPU emulator executes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "backend"), str(HERE.parent / "layers")]
+
+from cuda_emulator import Module, compiler_missing  # noqa: E402
+
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The stand-in, importable as `cupy`; threads run forward."""
+    reason = compiler_missing()
+    if reason:
+        pytest.skip(reason)
+    import fake_cupy
+
+    modules: dict[str, Any] = {}
+    fake_cupy.install(modules)
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(Module, "order", 0)
+    fake_cupy.cuda.waits.clear()
+    yield fake_cupy
+
+
+@pytest.fixture
+def cuda(cupy: Any) -> Any:
+    from pycaffe_fire.backend.cuda import CudaBackend
+
+    return CudaBackend(0)

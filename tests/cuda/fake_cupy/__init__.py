@@ -1,0 +1,88 @@
+"""A stand-in for `cupy` on host memory: enough of it to run the CUDA backend without a device.
+
+Arrays are opaque, as on a device: no implicit conversion to or from NumPy, memory starts out as
+NaNs. A name that CuPy lacks is missing here too (../cupy_api.json, made from the real package).
+RawModule executes the same CUDA source through the emulator, cuBLAS is NumPy, and everything that
+would wait for a device is counted in `cuda.waits`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import blas, cuda
+from .array import ndarray, unwrapped, wrapped
+from .raw import RawModule
+
+API: dict[str, Any] = json.loads((Path(__file__).parent.parent / "cupy_api.json").read_text())
+__version__ = API["version"]
+__all__ = ["RawModule", "blas", "cuda", "ndarray"]
+cuda.cublas = blas
+
+
+def asarray(a: Any, dtype: Any = None) -> ndarray:
+    """A new device array, unless it is one of this type already."""
+    if isinstance(a, ndarray):
+        return a if dtype in (None, a.dtype) else ndarray(a.host.astype(dtype))
+    return ndarray(np.array(a, dtype=dtype, order="C"))
+
+
+array = asarray
+
+
+def ascontiguousarray(a: Any, dtype: Any = None) -> ndarray:
+    return ndarray(np.ascontiguousarray(a.host if isinstance(a, ndarray) else a, dtype))
+
+
+def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
+    """Poisoned: a kernel that forgets to write an element is found out."""
+    made = np.empty(shape, dtype, order)
+    made.reshape(-1).view(np.uint8)[...] = 0xFF
+    return ndarray(made)
+
+
+def empty_like(a: ndarray, dtype: Any = None) -> ndarray:
+    return empty(a.shape, dtype or a.dtype)
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    if name not in API["top"]:
+        raise AttributeError(f"module 'cupy' has no attribute {name!r}")
+    value = getattr(np, name)
+    if callable(value) and not isinstance(value, type):
+        return _on_device(name, value)
+    return value
+
+
+def _on_device(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    waits = name in {"nonzero", "unique", "bincount", "flatnonzero", "argwhere"}
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if waits:  # the size of the result is known only after looking at the values
+            cuda.wait(f"cupy.{name}")
+        with np.errstate(all="ignore"):
+            return wrapped(
+                function(
+                    *(unwrapped(a) for a in args), **{k: unwrapped(v) for k, v in kwargs.items()}
+                )
+            )
+
+    return call
+
+
+def install(modules: dict[str, Any]) -> types.ModuleType:
+    """Put the stand-in where `import cupy` and `import cupyx` will find it."""
+    cupyx = types.ModuleType("cupyx")
+    cupyx.empty_pinned = np.empty  # type: ignore[attr-defined]
+    itself = sys.modules[__name__]
+    modules["cupy"], modules["cupyx"] = itself, cupyx
+    return itself

@@ -1,0 +1,94 @@
+"""Devices, streams and events that do nothing but count: host memory has no queues."""
+
+from __future__ import annotations
+
+import traceback
+import types
+from typing import Any
+
+waits: list[str] = []
+cublas: Any = None
+
+
+def wait(what: str) -> None:
+    """Something on a real device would have waited here."""
+    frames = traceback.extract_stack()[:-2]
+    place = next((f for f in reversed(frames) if "pycaffe_fire" in f.filename), None)
+    waits.append(f"{what} in {place.filename}:{place.lineno}" if place else what)
+
+
+class Event:
+    def __init__(
+        self, block: bool = False, disable_timing: bool = False, interprocess: bool = False
+    ) -> None:
+        self.recorded = False
+
+    def record(self, stream: Any = None) -> None:
+        self.recorded = True
+
+    def synchronize(self) -> None:
+        if not self.recorded:
+            raise RuntimeError("an event that nobody recorded")
+        wait("Event.synchronize")
+
+
+class Stream:
+    current: Any = None
+
+    def __init__(
+        self, null: bool = False, non_blocking: bool = False, ptds: bool = False,
+        priority: int | None = None,
+    ) -> None:  # fmt: skip
+        self.waited: list[Event] = []
+
+    def use(self) -> Stream:
+        Stream.current = self
+        return self
+
+    def synchronize(self) -> None:
+        wait("Stream.synchronize")
+
+    def wait_event(self, event: Event) -> None:
+        if not event.recorded:
+            raise RuntimeError("waiting for an event that nobody recorded")
+        self.waited.append(event)
+
+    def __enter__(self) -> Stream:
+        self._outer, Stream.current = Stream.current, self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        Stream.current = self._outer
+
+
+class Device:
+    count = 2
+
+    def __init__(self, device: int = 0) -> None:
+        self.id = device
+        self.compute_capability = "75"
+        self.mem_info = (2**33, 2**34)
+
+    def use(self) -> Device:
+        return self
+
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        wait("Device.synchronize")
+
+
+runtime = types.SimpleNamespace(
+    getDeviceCount=lambda: Device.count,
+    getDeviceProperties=lambda device: {
+        "name": b"Emulated device", "totalGlobalMem": 2**34, "multiProcessorCount": 1, "major": 7,
+        "minor": 5,
+    },
+    driverGetVersion=lambda: 13000,
+    runtimeGetVersion=lambda: 13000,
+)  # fmt: skip
+device = types.SimpleNamespace(get_cublas_handle=lambda: 1)
