@@ -18,7 +18,8 @@ types: Any = importlib.import_module("numba.types")
 extending: Any = importlib.import_module("numba.extending")
 
 # Columns of the table that describes one image per row; strides count elements.
-ADDRESS, CHANNEL_STRIDE, ROW_STRIDE, COLUMN_STRIDE, IS_FLOAT, TOP, LEFT, MIRROR = range(8)
+ADDRESS, CHANNEL_STRIDE, ROW_STRIDE, COLUMN_STRIDE, KIND, TOP, LEFT, MIRROR = range(8)
+BYTES, FLOATS, PACKED = range(3)  # packed: red, green, blue and a fourth byte per pixel
 
 
 def _cast(element: Any) -> Any:
@@ -35,37 +36,71 @@ def _cast(element: Any) -> Any:
 
 _bytes_at = _cast(types.uint8)
 _floats_at = _cast(types.float32)
+_words_at = _cast(types.uint32)
+
+
+@jit
+def _means(mean: Any, channel: int, row: Any, y: int, width: int) -> Any:
+    """The line of means under a line of the crop; one line may serve for the whole channel."""
+    if mean.shape[1] == 1 and mean.shape[2] == width:
+        return mean[channel, 0]
+    return mean[channel, y, row[LEFT] : row[LEFT] + width]
 
 
 @jit
 def _transform(source: Any, row: Any, mean: Any, scale: Any, out: Any) -> None:
     channels, height, width = out.shape
     step = row[COLUMN_STRIDE]
-    shared = mean.shape[1] == 1 and mean.shape[2] == width  # one line for the whole channel
+    last = np.uint64(width - 1)  # unsigned: an index that may be negative is not vectorised
     for c in range(channels):
         for h in range(height):
             y = h + row[TOP]
             at = c * row[CHANNEL_STRIDE] + y * row[ROW_STRIDE] + row[LEFT] * step
-            line = out[c, h]
-            first = 0 if shared else row[LEFT]
-            means = mean[c, 0 if shared else y, first : first + width]
-            if step == 1:  # contiguous, so that this compiles to vector instructions
+            line, means = out[c, h], _means(mean, c, row, y, width)
+            # Contiguous loops apart from the general ones: they compile to vector instructions.
+            if step == 1 and row[MIRROR]:
+                for w in range(width):
+                    line[last - np.uint64(w)] = (np.float32(source[at + w]) - means[w]) * scale
+            elif step == 1:
                 for w in range(width):
                     line[w] = (np.float32(source[at + w]) - means[w]) * scale
+            elif row[MIRROR]:
+                for w in range(width):
+                    line[last - np.uint64(w)] = (np.float32(source[at + w * step]) - means[w]) * scale
             else:
                 for w in range(width):
                     line[w] = (np.float32(source[at + w * step]) - means[w]) * scale
+
+
+@jit
+def _transform_packed(source: Any, row: Any, mean: Any, scale: Any, out: Any) -> None:
+    """Colour pictures as the decoder leaves them, a word per pixel."""
+    _, height, width = out.shape
+    last = np.uint64(width - 1)
+    for c in range(3):
+        shift = np.uint32(16 - 8 * c)
+        for h in range(height):
+            y = h + row[TOP]
+            at = y * row[ROW_STRIDE] + row[LEFT]
+            line, means = out[c, h], _means(mean, c, row, y, width)
             if row[MIRROR]:
-                for w in range(width // 2):
-                    line[w], line[width - 1 - w] = line[width - 1 - w], line[w]
+                for w in range(width):
+                    value = np.float32(np.int32((source[at + w] >> shift) & np.uint32(255)))
+                    line[last - np.uint64(w)] = (value - means[w]) * scale
+            else:
+                for w in range(width):
+                    value = np.float32(np.int32((source[at + w] >> shift) & np.uint32(255)))
+                    line[w] = (value - means[w]) * scale
 
 
 @jit
 def transform_batch(table: Any, mean: Any, scale: Any, out: Any) -> None:
     """out[i] = (crop of image i - mean) * scale, mirrored where the table says so."""
     for i in range(len(table)):
-        if table[i, IS_FLOAT]:
+        if table[i, KIND] == FLOATS:
             _transform(_floats_at(table[i, ADDRESS]), table[i], mean, scale, out[i])
+        elif table[i, KIND] == PACKED:
+            _transform_packed(_words_at(table[i, ADDRESS]), table[i], mean, scale, out[i])
         else:
             _transform(_bytes_at(table[i, ADDRESS]), table[i], mean, scale, out[i])
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from pycaffe_fire.data.arrow import shared_pixels
 from pycaffe_fire.errors import DataError
 
 # What each of Pillow's 8-bit modes becomes; colours stay colours and alpha stays, as in OpenCV.
@@ -99,9 +100,11 @@ def _view(image: Image.Image) -> NDArray[np.uint8]:
     width, height = image.size
     if image.mode == "L":
         return np.frombuffer(image.tobytes(), np.uint8).reshape(1, height, width)
-    # Pillow keeps four bytes per pixel: taking all four is a plain copy.
-    raw = image.tobytes("raw", "RGBX" if image.mode == "RGB" else "RGBA")
-    pixels = np.frombuffer(raw, np.uint8).reshape(height, width, 4)
+    pixels = shared_pixels(image)
+    if pixels is None:  # Pillow keeps four bytes per pixel: taking all four is a plain copy
+        raw = image.tobytes("raw", "RGBX" if image.mode == "RGB" else "RGBA")
+        pixels = np.frombuffer(raw, np.uint8)
+    pixels = pixels.reshape(height, width, 4)
     backwards = pixels[:, :, 2::-1] if image.mode == "RGB" else pixels[:, :, (2, 1, 0, 3)]
     planes: NDArray[np.uint8] = backwards.transpose(2, 0, 1)
     return planes

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -77,11 +78,8 @@ class PictureSource(ABC):
         if label is None:
             label = np.empty(len(samples), np.float32)
         records = self._order.records(samples, len(self)).tolist()
-        images = []
-        for i, (record, sample) in enumerate(zip(records, samples, strict=True)):
-            image, label[i] = self._sample(record, sample)
-            images.append(image)
-        self._transform(images, samples, data)
+        found = (self._sample(*pair) for pair in zip(records, samples, strict=True))
+        self._transform(_labelled(found, label), samples, data)
 
     def _sample(self, record: int, sample: int) -> Sample:
         count = len(self)
@@ -106,6 +104,13 @@ class PictureSource(ABC):
                 "make all images the same size or set crop_size"
             )
         return image, label
+
+
+def _labelled(found: Iterable[Sample], label: NDArray[np.float32]) -> Iterator[NDArray[Any]]:
+    """The pictures, one by one; their labels go where they belong."""
+    for i, (image, value) in enumerate(found):
+        label[i] = value
+        yield image
 
 
 class DatabaseSource(PictureSource):

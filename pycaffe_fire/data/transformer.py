@@ -10,7 +10,7 @@ the forks change before that, picture by picture, is in augment.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from pycaffe_fire.backend import compiled, random
 from pycaffe_fire.data.augment import Augmenter
 from pycaffe_fire.errors import DataError
 from pycaffe_fire.schema import read_blob
+
+_BYTES, _FLOATS, _PACKED = range(3)  # kinds of images, see kernels
 
 
 class Transformer:
@@ -91,17 +93,33 @@ class Transformer:
         return (channels, *self.crop) if self.crop is not None else shape
 
     def __call__(
-        self, images: Sequence[NDArray[Any]], samples: range, out: NDArray[np.float32]
+        self, images: Iterable[NDArray[Any]], samples: range, out: NDArray[np.float32]
     ) -> None:
-        """Transform (channels, height, width) images that fit, one per sample, into `out`."""
-        sizes = np.array([image.shape[1:] for image in images], np.int64)
-        places = self._places(samples, sizes, out)
+        """Transform (channels, height, width) images that fit, one per sample, into `out`.
+
+        Images are taken one by one, so that a decoded picture is still in the cache.
+        """
+        draws = self._draws(samples).tolist()
         mean = self._mean_for(out)
-        if compiled.numba is None:
-            _with_numpy(images, places.tolist(), mean, self._scale, out)
-        else:
-            table = np.array([_describe(image) for image in images], np.int64)
-            _with_numba(table, places, mean, self._scale, out)
+        height, width = out.shape[2:]
+        for i, image in enumerate(images):
+            down, right = image.shape[1] - height, image.shape[2] - width
+            coin, top, left = draws[i]
+            place = (
+                (top * (down + 1) >> 32, left * (right + 1) >> 32)
+                if self._train
+                else (down // 2, right // 2)
+            )
+            turned = coin & 1 if self._mirror else 0
+            if compiled.numba is None:
+                _with_numpy(image, (*place, turned), mean, self._scale, out[i])
+            else:
+                row = np.array(((*_describe(image), *place, turned),), np.int64)
+                _with_numba(row, mean, self._scale, out[i : i + 1])
+
+    def _draws(self, samples: range) -> NDArray[np.uint32]:
+        """(coin for mirroring, vertical, horizontal place) for each sample."""
+        return random.bits_batch(self._key, 0, samples.start, len(samples), 3)
 
     def transform_pixels(
         self,
@@ -112,26 +130,15 @@ class Transformer:
     ) -> None:
         """The same for contiguous uint8 images of one shape, given by address; needs numba."""
         _, height, width = shape
-        places = self._places(samples, np.array([[height, width]], np.int64), out)
-        table = np.empty((len(addresses), 5), np.int64)
+        draws = self._draws(samples).astype(np.int64)
+        spare = np.array((height, width)) - np.array(out.shape[2:])
+        table = np.zeros((len(addresses), 8), np.int64)
         table[:, 0] = addresses
-        table[:, 1:] = (height * width, width, 1, 0)
-        _with_numba(table, places, self._mean_for(out), self._scale, out)
-
-    def _places(
-        self, samples: range, sizes: NDArray[np.int64], out: NDArray[np.float32]
-    ) -> NDArray[np.int64]:
-        """(top, left, mirrored or not) for each sample; `sizes` are (height, width) rows."""
-        draws = random.bits_batch(self._key, 0, samples.start, len(samples), 3)
-        places = np.zeros((len(samples), 3), np.int64)
-        spare = sizes - np.array(out.shape[2:], np.int64)
-        if self._train:
-            places[:, :2] = draws[:, 1:].astype(np.int64) * (spare + 1) >> 32
-        else:
-            places[:, :2] = spare // 2
+        table[:, 1:5] = (height * width, width, 1, _BYTES)
+        table[:, 5:7] = draws[:, 1:] * (spare + 1) >> 32 if self._train else spare // 2
         if self._mirror:
-            places[:, 2] = draws[:, 0] & 1
-        return places
+            table[:, 7] = draws[:, 0] & 1
+        _with_numba(table, self._mean_for(out), self._scale, out)
 
     def _mean_for(self, out: NDArray[np.float32]) -> NDArray[np.float32]:
         """The mean image, or for values one line (channels, 1, width of the output)."""
@@ -144,36 +151,36 @@ class Transformer:
 
 
 def _with_numpy(
-    images: Sequence[NDArray[Any]],
-    places: Sequence[tuple[int, int, int]],
+    image: NDArray[Any],
+    place: tuple[int, int, int],
     mean: NDArray[np.float32],
     scale: np.float32,
     out: NDArray[np.float32],
 ) -> None:
-    height, width = out.shape[2:]
+    (top, left, mirror), (_, height, width) = place, out.shape
+    window = (slice(None), slice(top, top + height), slice(left, left + width))
     shared = mean.shape[1:] == (1, width)
-    for image, (top, left, mirror), target in zip(images, places, out, strict=True):
-        window = (slice(None), slice(top, top + height), slice(left, left + width))
-        np.subtract(image[window], mean if shared else mean[window], out=target, dtype=np.float32)
-        target *= scale
-        if mirror:
-            target[...] = target[:, :, ::-1].copy()
+    np.subtract(image[window], mean if shared else mean[window], out=out, dtype=np.float32)
+    out *= scale
+    if mirror:
+        out[...] = out[:, :, ::-1].copy()
 
 
 def _describe(image: NDArray[Any]) -> tuple[int, int, int, int, int]:
-    """Address, strides in elements, and whether it is float32."""
+    """Address, strides in elements, and kind, as the compiled loops want them."""
     size = image.itemsize
     channel, row, column = image.strides
     address: int = image.__array_interface__["data"][0]
-    return address, channel // size, row // size, column // size, int(size == 4)
+    if size == 1 and len(image) == 3 and (channel, column) == (-1, 4):
+        return address - 2, 0, row // 4, 1, _PACKED  # blue comes first and lies third
+    return address, channel // size, row // size, column // size, _FLOATS if size == 4 else _BYTES
 
 
 def _with_numba(
     table: NDArray[np.int64],
-    places: NDArray[np.int64],
     mean: NDArray[np.float32],
     scale: np.float32,
     out: NDArray[np.float32],
 ) -> None:
     kernels = importlib.import_module("pycaffe_fire.data.kernels")
-    kernels.transform_batch(np.hstack((table, places)), mean, scale, out)
+    kernels.transform_batch(table, mean, scale, out)

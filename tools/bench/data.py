@@ -1,47 +1,69 @@
-"""Images per second of the data room: raw 256x256x3 records, 227 crop and mirror, into batches.
+"""Images per second of the data room: 256x256x3 records, 227 crop and mirror, into batches.
 
-python tools/bench/data.py                 1 and 2 threads, 400 records
-python tools/bench/data.py --seconds 10 --threads 1 2 4
+python tools/bench/data.py                      raw and JPEG records, 2 threads
+python tools/bench/data.py --rounds 9 --threads 1 2 4
+
+For JPEG the decoder alone (Pillow opens and decodes each record, on as many threads, and throws it
+away) is measured in turn with the loader, so that both see the same machine; medians are compared.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
+import statistics
 import tempfile
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
+from PIL import Image
 
+from pycaffe_fire import schema
 from pycaffe_fire.backend import random
-from pycaffe_fire.data.datum import encode_datum
+from pycaffe_fire.data.datum import encode_datum, parse_datum, picture_datum
+from pycaffe_fire.data.db import open_database
 from pycaffe_fire.data.loader import Loader
 from pycaffe_fire.data.order import SequentialOrder, leaf_schedule
 from pycaffe_fire.data.source import DatabaseSource
 from pycaffe_fire.data.transformer import Transformer
 from pycaffe_fire.data.writer import DatabaseWriter
 
+SIDE = 256
+QUALITY = 90
+KEY = random.key(1, "bench")
 
-def make_database(path: Path, records: int) -> None:
-    """Random pictures; their content does not matter to the speed."""
-    key = random.key(1, "bench")
-    with DatabaseWriter(path) as writer:
+
+def make_picture(number: int) -> Image.Image:
+    """Smooth patches with some grain: about as hard to decode as a photograph of this size."""
+    words = random.bits(KEY, 0, number, 12 * 12 * 3 + SIDE * SIDE * 3 // 4)
+    patches = (words[: 12 * 12 * 3] >> 24).astype(np.uint8).reshape(12, 12, 3)
+    smooth = Image.fromarray(patches).resize((SIDE, SIDE), Image.Resampling.BICUBIC)
+    grain = words[12 * 12 * 3 :].view(np.uint8).reshape(SIDE, SIDE, 3) % 24
+    mixed = np.clip(np.asarray(smooth).astype(np.int16) + grain - 12, 0, 255)
+    return Image.fromarray(mixed.astype(np.uint8))
+
+
+def make_databases(folder: Path, records: int) -> None:
+    with DatabaseWriter(folder / "raw") as raw, DatabaseWriter(folder / "jpeg") as jpeg:
         for i in range(records):
-            pixels = random.bits(key, 0, i, 3 * 256 * 256 // 4).view(np.uint8)
-            writer.put(b"%08d" % i, encode_datum(pixels.reshape(3, 256, 256), i % 1000))
+            picture = make_picture(i)
+            pixels = np.asarray(picture)[:, :, ::-1].transpose(2, 0, 1)
+            file = io.BytesIO()
+            picture.save(file, "JPEG", quality=QUALITY)
+            raw.put(b"%08d" % i, encode_datum(pixels, i % 1000, encoded=False))
+            jpeg.put(b"%08d" % i, picture_datum(file.getvalue(), i % 1000))
 
 
-def measure(path: Path, batch: int, threads: int, seconds: float) -> float:
+def loader_rate(path: Path, batch: int, threads: int, seconds: float) -> float:
     """Images per second through source and loader."""
-    param = SimpleNamespace(
-        crop_size=227, mirror=True, mean_value=[104, 117, 123], mean_file="", scale=1.0,
-        force_color=False, force_gray=False,
-    )  # fmt: skip
-    transformer = Transformer(param, train=True, key=random.key(1, "bench"))
+    param = schema.TransformationParameter(crop_size=227, mirror=True, mean_value=[104, 117, 123])
+    transformer = Transformer(param, train=True, key=KEY)
     source = DatabaseSource(path, "LMDB", transformer, SequentialOrder())
     with Loader(source, leaf_schedule(batch, 1, [0]), batch, threads=threads) as loader:
-        for _ in range(5):  # compile, fault pages in
+        for _ in range(5):  # compile, fault pages in, use up what was prepared in advance
             loader.next()
         began, batches = time.perf_counter(), 0
         while time.perf_counter() - began < seconds:
@@ -50,21 +72,61 @@ def measure(path: Path, batch: int, threads: int, seconds: float) -> float:
         return batches * batch / (time.perf_counter() - began)
 
 
+def decoder_rate(path: Path, threads: int, seconds: float) -> float:
+    """Images per second of Pillow's decoder on the same records, and nothing else."""
+    database = open_database(path)
+    files = [bytes(parse_datum(database.record(i), "").data) for i in range(len(database))]
+    stop = time.perf_counter() + seconds
+    counts = [0] * threads
+
+    def work(number: int) -> None:
+        at = number
+        while time.perf_counter() < stop:
+            Image.open(io.BytesIO(files[at % len(files)])).load()
+            at += threads
+            counts[number] += 1
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return sum(counts) / seconds
+
+
+def medians(rounds: int, *measures: Callable[[], float]) -> list[float]:
+    """Of several measurements in turn."""
+    taken = [[measure() for measure in measures] for _ in range(rounds)]
+    return [statistics.median(values) for values in zip(*taken, strict=True)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--records", type=int, default=400)
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--threads", type=int, nargs="+", default=[2])
+    parser.add_argument("--seconds", type=float, default=1.5, help="of one measurement")
+    parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "bench_lmdb"
-        make_database(path, options.records)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_databases(folder, options.records)
         for threads in options.threads:
-            rate = measure(path, options.batch, threads, options.seconds)
-            print(f"raw 256x256x3 -> 227 crop+mirror, {threads} threads: {rate:,.0f} images/s")
+
+            def loading(kind: str, threads: int = threads) -> Callable[[], float]:
+                return lambda: loader_rate(folder / kind, options.batch, threads, options.seconds)
+
+            raw, jpeg, decoder = medians(
+                options.rounds,
+                loading("raw"),
+                loading("jpeg"),
+                lambda threads=threads: decoder_rate(folder / "jpeg", threads, options.seconds),
+            )
+            print(f"{threads} threads, 256x256x3 -> 227 crop and mirror, images/s:")
+            print(f"  raw {raw:,.0f}")
+            print(f"  JPEG {jpeg:,.0f}; the decoder alone {decoder:,.0f} ({jpeg / decoder:.0%})")
 
 
 if __name__ == "__main__":
