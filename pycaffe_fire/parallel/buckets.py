@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..net import Net
+from .communicator import Communicator
 
 BUCKET = 1 << 20  # elements (4 MB): large enough for bandwidth, small enough to overlap
 
@@ -54,13 +55,15 @@ def _cut(start: int, stop: int, layer: int) -> list[Bucket]:
 
 
 class Exchange:
-    """Runs `job(bucket)` for complete buckets on a thread of its own, in order.
+    """Runs `job(bucket)`, which starts a sum, for complete buckets in order, on its own thread.
 
-    `contributors` nets must report a bucket before it is complete.
+    `nets` nets must report a bucket before it is complete; `sums` has the sums under way.
     """
 
-    def __init__(self, buckets: list[Bucket], job: Callable[[Bucket], None], nets: int) -> None:
-        self.buckets, self._job, self._nets = buckets, job, nets
+    def __init__(
+        self, buckets: list[Bucket], job: Callable[[Bucket], None], nets: int, sums: Communicator
+    ) -> None:
+        self.buckets, self._job, self._nets, self._sums = buckets, job, nets, sums
         self._lock = threading.Lock()
         self._work: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._done = threading.Event()
@@ -115,11 +118,19 @@ class Exchange:
             try:
                 if self._error is None:
                     self._job(self.buckets[index])
+                    self._go_on(last=index == len(self.buckets) - 1)
             except BaseException as error:  # raised again in the thread that waits
                 self._error = error
             self.busy_seconds += time.perf_counter() - began
             if index == len(self.buckets) - 1 or self._error is not None:
                 self._done.set()
+
+    def _go_on(self, last: bool) -> None:
+        """Let the started sums go on until the next bucket is here; after the last, to the end."""
+        if last:
+            self._sums.finish()
+        while self._sums.under_way and self._work.empty():
+            self._sums.advance()
 
     def close(self) -> None:
         self._work.put(None)

@@ -26,13 +26,33 @@ class Communicator(ABC):
             )
         return runs(range(leaves), self.size)[self.rank]
 
-    @abstractmethod
     def all_sum(self, nodes: Sequence[Node]) -> Array:
         """The sum over all ranks' nodes, written over this rank's first node and returned.
 
         Every rank calls it with the nodes of its own leaves, for one slice of the gradients after
         the other. It may be called from one other thread than the rest.
         """
+        self.start(nodes)
+        self.finish()
+        return nodes[0].sum
+
+    @abstractmethod
+    def start(self, nodes: Sequence[Node]) -> None:
+        """Begin what `all_sum` does; the sum is complete after `finish`."""
+
+    @abstractmethod
+    def advance(self) -> None:
+        """Let the sums under way go on, as far as they can or for a moment."""
+
+    @property
+    @abstractmethod
+    def under_way(self) -> int:
+        """How many sums were started and are not complete."""
+
+    def finish(self) -> None:
+        """Wait until no sum is under way."""
+        while self.under_way:
+            self.advance()
 
     @abstractmethod
     def gather(self, value: Any) -> list[Any]:
@@ -56,9 +76,13 @@ class SerialCommunicator(Communicator):
     name = "serial"
     rank, size = 0, 1
 
-    def all_sum(self, nodes: Sequence[Node]) -> Array:
-        (root,) = nodes
-        return root.sum
+    under_way = 0
+
+    def start(self, nodes: Sequence[Node]) -> None:
+        """All leaves are here, so the tree is complete."""
+
+    def advance(self) -> None:
+        """Nothing is ever under way."""
 
     def gather(self, value: Any) -> list[Any]:
         return [value]

@@ -63,7 +63,8 @@ class Leaves:
         self._held: list[list[Node]] = []
         self.exchange: Exchange | None = None
         if leaves > 1:
-            self.exchange = Exchange(make_buckets(self.net), self._sum_bucket, len(self.nets))
+            buckets = make_buckets(self.net)
+            self.exchange = Exchange(buckets, self._sum_bucket, len(self.nets), communicator)
 
     # One iteration.
 
@@ -123,11 +124,11 @@ class Leaves:
             self.exchange.submit(bucket)
 
     def _sum_bucket(self, bucket: Bucket) -> None:
-        """Merge one slice of this rank's nodes, then sum it over ranks (the exchange thread)."""
+        """Merge one slice of this rank's nodes, then start its sum over ranks (exchange thread)."""
         sums = PartialSums(self._merger.accumulate, lambda _: None)
         for nodes in self._held:
             sums.extend(Node(n.first, n.size, n.sum[bucket.place]) for n in nodes)
-        self.communicator.all_sum(sums.nodes)
+        self.communicator.start(sums.nodes)
 
     def _finish_sum(self) -> None:
         if self.exchange is None:

@@ -1,27 +1,32 @@
-"""What all communicators over MPI share: messages with a deadline, gathering, merging."""
+"""What all communicators over MPI share: sums under way, waiting with a deadline, merging."""
 
 from __future__ import annotations
 
+import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...backend.tensor import Array
 from ...errors import SolverError
 from ...registry import Registry
 from ..communicator import Communicator
 from ..tree import Node, PartialSums
+from .channel import Channel, Message
 from .wire import WIRES
 
 COMMUNICATORS: Registry[type[RankCommunicator]] = Registry("communicator", SolverError)
 
-TAG = 7
+FIRST_TAG, TAGS = 7, 1024
 FIRST_PATIENCE = 120.0  # seconds; the first iteration compiles and plans
 PATIENCE = 20.0  # seconds beyond what iterations take
+YIELDS = 20  # looks in vain before the first nap
+SHORTEST_NAP, LONGEST_NAP = 5e-5, 5e-4  # seconds
+
+Steps = Iterator[list[Message]]  # a sum's messages; it goes on when those it yielded are complete
 
 
 class PeerTimeout(SolverError):
@@ -32,6 +37,7 @@ class RankCommunicator(Communicator):
     """Point-to-point messages of float32 slices over an MPI communicator."""
 
     canonical = True  # does the sum have the bits of the tree over leaves?
+    flights = 8  # sums under way at once: one adds while another waits for its messages
 
     def __init__(self, comm: Any, wire: str = "float32") -> None:
         self.comm = comm
@@ -39,18 +45,65 @@ class RankCommunicator(Communicator):
         self.wire = WIRES[wire]()
         self.patience = FIRST_PATIENCE
         self.doing = "starting"  # for the message if this rank is the one that is missing
-        self._scratch: dict[int, NDArray[Any]] = {}
+        self._spare: list[Channel] = []
+        self._started = 0
+        self._flying: list[_Flight] = []
+        self._looks = 0  # in vain, since something last moved
+        self._moved = 0.0
 
-    # The sum.
+    # Sums.
 
-    def all_sum(self, nodes: Sequence[Node]) -> Array:
-        if self.size > 1:
-            self.sum_over_ranks(nodes)
-        return nodes[0].sum
-
-    def sum_over_ranks(self, nodes: Sequence[Node]) -> None:
-        """Write the sum over all ranks over nodes[0].sum."""
+    def steps(self, nodes: Sequence[Node], channel: Channel) -> Steps:
+        """Write the sum over all ranks over nodes[0].sum, in steps between messages."""
         raise NotImplementedError
+
+    def start(self, nodes: Sequence[Node]) -> None:
+        """Begin a sum, after room was made for it; it goes on whenever somebody waits."""
+        if self.size == 1:
+            return
+        while len(self._flying) >= self.flights:
+            self.advance()
+        channel = self._spare.pop() if self._spare else Channel(self.comm, self.wire)
+        # All ranks start their sums in the same order, so they agree on tags.
+        channel.tag = FIRST_TAG + self._started % TAGS
+        self._started += 1
+        flight = _Flight(self.steps(nodes, channel), channel)
+        self._flying.append(flight)
+        self._moved = time.monotonic()
+        self._go_on(flight)
+
+    @property
+    def under_way(self) -> int:
+        return len(self._flying)
+
+    def advance(self) -> None:
+        """Take every sum under way as far as it goes now; doze a little if none moved."""
+        moving = [flight for flight in self._flying if flight.complete()]
+        for flight in moving:
+            self._go_on(flight)
+        if moving:
+            self._looks, self._moved = 0, time.monotonic()
+        elif self._flying:
+            self._doze()
+
+    def _go_on(self, flight: _Flight) -> None:
+        if not flight.go_on():
+            self._flying.remove(flight)
+            self._spare.append(flight.channel)
+
+    def _doze(self) -> None:
+        """Leave the core to others, but not for ever: a silent peer is named."""
+        if time.monotonic() - self._moved > self.patience:
+            silent = sorted({peer for flight in self._flying for peer in flight.silent()})
+            raise PeerTimeout(
+                f"rank {self.rank} on {socket.gethostname()}, {self.doing}: no answer from "
+                f"rank {', '.join(map(str, silent))} within {self.patience:.0f} s"
+            )
+        self._looks += 1
+        if self._looks <= YIELDS:
+            os.sched_yield()
+        else:
+            time.sleep(min(SHORTEST_NAP * (self._looks - YIELDS), LONGEST_NAP))
 
     def layout_of(self, nodes: Sequence[Node]) -> list[list[tuple[int, int]]]:
         """(first, size) of every rank's nodes; the same for all slices, so it is asked once."""
@@ -58,62 +111,6 @@ class RankCommunicator(Communicator):
         if not hasattr(self, "_layouts"):
             self._layouts: list[list[tuple[int, int]]] = self.comm.allgather(own)
         return self._layouts
-
-    # Messages.
-
-    def send(self, values: Array, peer: int) -> Any:
-        """Start sending; the returned request keeps its message alive."""
-        message = self.wire.encode(values)
-        return self.comm.Isend(message, peer, TAG), message
-
-    def receive(self, elements: int, peer: int, slot: int = 0) -> tuple[Any, NDArray[Any]]:
-        """Start receiving into scratch memory number `slot`."""
-        held = self._scratch.get(slot)
-        if held is None or held.size < elements:
-            held = self._scratch[slot] = np.empty(elements, self.wire.dtype)
-        message = held[:elements]
-        return self.comm.Irecv(message, peer, TAG), message
-
-    def decoded(self, message: NDArray[Any]) -> Array:
-        """A received message as float32 (the message itself if it is)."""
-        if message.dtype == np.float32:
-            return message
-        values = np.empty(message.size, np.float32)
-        self.wire.decode(message, values)
-        return values
-
-    def round(self, values: Array) -> None:
-        """Round in place to what the others will receive, so that all ranks agree."""
-        if self.wire.dtype != np.float32:
-            self.wire.decode(self.wire.encode(values), values)
-
-    def exchange(self, values: Array, peer: int, elements: int) -> Array:
-        """Send to and receive from one peer at a time."""
-        request, message = self.receive(elements, peer)
-        sending, kept = self.send(values, peer)
-        self.wait([request, sending], [peer, peer])
-        del kept
-        return self.decoded(message)
-
-    def wait(self, requests: Sequence[Any], peers: Sequence[int]) -> None:
-        """Wait for all requests, but not for ever: a silent peer is named."""
-        left = dict(enumerate(requests))
-        deadline = time.monotonic() + self.patience
-        nap = 0.0
-        while left:
-            for i in [i for i, request in left.items() if request.Test()]:
-                del left[i]
-            if not left:
-                return
-            if time.monotonic() > deadline:
-                silent = sorted({peers[i] for i in left})
-                raise PeerTimeout(
-                    f"rank {self.rank} on {socket.gethostname()}, {self.doing}: no answer from "
-                    f"rank {', '.join(map(str, silent))} within {self.patience:.0f} s"
-                )
-            if nap > 2e-4:
-                time.sleep(nap)
-            nap = min(nap + 2e-5, 1e-3)
 
     # Everything else.
 
@@ -123,6 +120,27 @@ class RankCommunicator(Communicator):
 
     def broadcast(self, value: Any) -> Any:
         return self.comm.bcast(value)
+
+
+class _Flight:
+    """A sum under way and the messages it waits for."""
+
+    def __init__(self, steps: Steps, channel: Channel) -> None:
+        self._steps, self.channel = steps, channel
+        self._messages: list[Message] = []
+
+    def complete(self) -> bool:
+        self._messages = [m for m in self._messages if not m.request.Test()]
+        return not self._messages
+
+    def go_on(self) -> bool:
+        """Run to the next messages; false if there are none left."""
+        messages = next(self._steps, None)
+        self._messages = messages or []
+        return messages is not None
+
+    def silent(self) -> list[int]:
+        return [message.peer for message in self._messages]
 
 
 def merge_local(nodes: Sequence[Node]) -> Array:

@@ -8,7 +8,8 @@ import numpy as np
 
 from ...backend.tensor import Array
 from ..tree import Node
-from .base import COMMUNICATORS, RankCommunicator, merge_tree, segments
+from .base import COMMUNICATORS, RankCommunicator, Steps, merge_tree, segments
+from .channel import Channel
 
 
 @COMMUNICATORS.register("halving")
@@ -22,15 +23,14 @@ class HalvingCommunicator(RankCommunicator):
 
     name = "halving"
 
-    def sum_over_ranks(self, nodes: Sequence[Node]) -> None:
+    def steps(self, nodes: Sequence[Node], channel: Channel) -> Steps:
         places = self.layout_of(nodes)
         even = len({tuple(size for _, size in own) for own in places}) == 1 and len(places[0]) == 1
         if even and self.size & (self.size - 1) == 0:
-            self._halve_and_double(nodes[0].sum)
-        else:
-            self._collect_pieces(nodes, places)
+            return self._halve_and_double(nodes[0].sum, channel)
+        return self._collect_pieces(nodes, places, channel)
 
-    def _halve_and_double(self, total: Array) -> None:
+    def _halve_and_double(self, total: Array, channel: Channel) -> Steps:
         low, high = 0, total.size
         steps = []
         distance = 1
@@ -39,47 +39,49 @@ class HalvingCommunicator(RankCommunicator):
             lower, upper = slice(low, middle), slice(middle, high)
             give, keep = (lower, upper) if self.rank & distance else (upper, lower)
             piece = total[keep]
-            np.add(piece, self.exchange(total[give], peer, piece.size), out=piece)
+            incoming = channel.receive(piece.size, peer)
+            yield [incoming, channel.send(total[give], peer)]
+            np.add(piece, channel.values(incoming), out=piece)
             steps.append((peer, give, keep))
             low, high = keep.start, keep.stop
             distance *= 2
-        self.round(total[low:high])
+        channel.round(total[low:high])
         for peer, give, keep in reversed(steps):
             target = total[give]
-            self.wire.decode(self.exchange(total[keep], peer, target.size), target)
+            incoming = channel.receive_into(target, peer)
+            yield [incoming, channel.send(total[keep], peer)]
+            channel.settle(incoming, target)
 
-    def _collect_pieces(self, nodes: Sequence[Node], places: list[list[tuple[int, int]]]) -> None:
+    def _collect_pieces(
+        self, nodes: Sequence[Node], places: list[list[tuple[int, int]]], channel: Channel
+    ) -> Steps:
         total = nodes[0].sum
         pieces = segments(total.size, self.size)
         own = pieces[self.rank]
         peers = [(self.rank + i) % self.size for i in range(1, self.size)]
-        extent = own.stop - own.start
+        expected = [(peer, place) for peer in peers for place in places[peer]]
         incoming = [
-            (peer, place, *self.receive(extent, peer, slot))
-            for slot, (peer, place) in enumerate((p, at) for p in peers for at in places[p])
+            channel.receive(own.stop - own.start, peer, slot)
+            for slot, (peer, _) in enumerate(expected)
         ]
-        outgoing = [(peer, *self.send(n.sum[pieces[peer]], peer)) for peer in peers for n in nodes]
-        self.wait(
-            [r[2] for r in incoming] + [s[1] for s in outgoing],
-            [r[0] for r in incoming] + [s[0] for s in outgoing],
-        )
+        yield [
+            *incoming,
+            *(channel.send(n.sum[pieces[peer]], peer) for peer in peers for n in nodes),
+        ]
         complete = [Node(n.first, n.size, n.sum[own]) for n in nodes]
-        complete += [Node(*place, self.decoded(m)) for _, place, _, m in incoming]
+        complete += [
+            Node(*place, channel.values(message))
+            for (_, place), message in zip(expected, incoming, strict=True)
+        ]
         root = merge_tree(complete)
         if root is not complete[0].sum:
             total[own] = root
-        self.round(total[own])
-        self._share_pieces(total, pieces, peers)
-
-    def _share_pieces(self, total: Array, pieces: list[slice], peers: list[int]) -> None:
+        channel.round(total[own])
+        targets = [total[pieces[peer]] for peer in peers]
         incoming = [
-            (peer, *self.receive(pieces[peer].stop - pieces[peer].start, peer, slot))
-            for slot, peer in enumerate(peers)
+            channel.receive_into(target, peer, slot)
+            for slot, (target, peer) in enumerate(zip(targets, peers, strict=True))
         ]
-        outgoing = [(peer, *self.send(total[pieces[self.rank]], peer)) for peer in peers]
-        self.wait(
-            [r[1] for r in incoming] + [s[1] for s in outgoing],
-            [r[0] for r in incoming] + [s[0] for s in outgoing],
-        )
-        for peer, _, message in incoming:
-            self.wire.decode(message, total[pieces[peer]])
+        yield [*incoming, *(channel.send(total[own], peer) for peer in peers)]
+        for message, target in zip(incoming, targets, strict=True):
+            channel.settle(message, target)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..tree import Node
-from .base import COMMUNICATORS, RankCommunicator, merge_local
+from .base import COMMUNICATORS, RankCommunicator, Steps, merge_local
+from .channel import Channel, Message
 
 
 @COMMUNICATORS.register("mpi")
@@ -15,8 +16,8 @@ class LibraryCommunicator(RankCommunicator):
     name = "mpi"
     canonical = False
 
-    def sum_over_ranks(self, nodes: Sequence[Node]) -> None:
+    def steps(self, nodes: Sequence[Node], channel: Channel) -> Steps:
         from mpi4py import MPI
 
-        request = self.comm.Iallreduce(MPI.IN_PLACE, merge_local(nodes), MPI.SUM)
-        self.wait([request], [-1])
+        total = merge_local(nodes)
+        yield [Message(self.comm.Iallreduce(MPI.IN_PLACE, total, MPI.SUM), -1, total)]

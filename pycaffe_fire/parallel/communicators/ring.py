@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..tree import Node
-from .base import COMMUNICATORS, RankCommunicator, merge_local, segments
+from .base import COMMUNICATORS, RankCommunicator, Steps, merge_local, segments
+from .channel import Channel
 
 
 @COMMUNICATORS.register("ring")
@@ -17,23 +18,18 @@ class RingCommunicator(RankCommunicator):
     name = "ring"
     canonical = False
 
-    def sum_over_ranks(self, nodes: Sequence[Node]) -> None:
+    def steps(self, nodes: Sequence[Node], channel: Channel) -> Steps:
         total = merge_local(nodes)
         pieces = segments(total.size, self.size)
+        after, before = (self.rank + 1) % self.size, (self.rank - 1) % self.size
         for step in range(self.size - 1):
             target = total[pieces[(self.rank - step - 1) % self.size]]
-            message = self._pass_on(total[pieces[(self.rank - step) % self.size]], target.size)
-            np.add(target, self.decoded(message), out=target)
-        self.round(total[pieces[(self.rank + 1) % self.size]])
+            incoming = channel.receive(target.size, before)
+            yield [incoming, channel.send(total[pieces[(self.rank - step) % self.size]], after)]
+            np.add(target, channel.values(incoming), out=target)
+        channel.round(total[pieces[after]])
         for step in range(self.size - 1):
             target = total[pieces[(self.rank - step) % self.size]]
-            message = self._pass_on(total[pieces[(self.rank + 1 - step) % self.size]], target.size)
-            self.wire.decode(message, target)
-
-    def _pass_on(self, values: np.ndarray, elements: int) -> np.ndarray:  # type: ignore[type-arg]
-        """Send to the next rank while receiving from the one before."""
-        after, before = (self.rank + 1) % self.size, (self.rank - 1) % self.size
-        request, message = self.receive(elements, before)
-        sending, _kept = self.send(values, after)
-        self.wait([request, sending], [before, after])
-        return message
+            incoming = channel.receive_into(target, before)
+            yield [incoming, channel.send(total[pieces[(after - step) % self.size]], after)]
+            channel.settle(incoming, target)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..tree import Node
-from .base import COMMUNICATORS, RankCommunicator, merge_tree
+from .base import COMMUNICATORS, RankCommunicator, Steps, merge_tree
+from .channel import Channel
 
 
 @COMMUNICATORS.register("server")
@@ -15,29 +16,36 @@ class ServerCommunicator(RankCommunicator):
     """Time grows linearly with the number of ranks."""
 
     name = "server"
+    flights = 1  # the plain algorithm: what the others are compared with
 
-    def sum_over_ranks(self, nodes: Sequence[Node]) -> None:
-        total = nodes[0].sum
-        layouts = self.layout_of(nodes)
+    def steps(self, nodes: Sequence[Node], channel: Channel) -> Steps:
         if self.rank:
-            sends = [self.send(node.sum, 0) for node in nodes]
-            self.wait([s[0] for s in sends], [0] * len(sends))
-            request, message = self.receive(total.size, 0)
-            self.wait([request], [0])
-            self.wire.decode(message, total)
-            return
-        complete = [Node(n.first, n.size, n.sum) for n in nodes]
-        received = [
-            (peer, first, size, *self.receive(total.size, peer, slot))
-            for slot, (peer, first, size) in enumerate(
-                (peer, *place) for peer in range(1, self.size) for place in layouts[peer]
-            )
+            return self._ask(nodes, channel)
+        return self._serve(nodes, channel)
+
+    def _ask(self, nodes: Sequence[Node], channel: Channel) -> Steps:
+        self.layout_of(nodes)
+        yield [channel.send(node.sum, 0) for node in nodes]
+        total = nodes[0].sum
+        incoming = channel.receive_into(total, 0)
+        yield [incoming]
+        channel.settle(incoming, total)
+
+    def _serve(self, nodes: Sequence[Node], channel: Channel) -> Steps:
+        total, layouts = nodes[0].sum, self.layout_of(nodes)
+        peers = range(1, self.size)
+        expected = [(peer, place) for peer in peers for place in layouts[peer]]
+        incoming = [
+            channel.receive(total.size, peer, slot) for slot, (peer, _) in enumerate(expected)
         ]
-        self.wait([r[3] for r in received], [r[0] for r in received])
-        complete += [Node(first, size, self.decoded(m)) for _, first, size, _, m in received]
+        yield incoming
+        complete = [Node(n.first, n.size, n.sum) for n in nodes]
+        complete += [
+            Node(*place, channel.values(message))
+            for (_, place), message in zip(expected, incoming, strict=True)
+        ]
         root = merge_tree(complete)
         if root is not total:
             np.copyto(total, root)
-        self.round(total)
-        sends = [self.send(total, peer) for peer in range(1, self.size)]
-        self.wait([s[0] for s in sends], list(range(1, self.size)))
+        channel.round(total)
+        yield [channel.send(total, peer) for peer in peers]

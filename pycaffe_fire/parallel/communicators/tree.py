@@ -7,8 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
+from ...backend.tensor import Array
 from ..tree import Node
-from .base import COMMUNICATORS, RankCommunicator
+from .base import COMMUNICATORS, RankCommunicator, Steps
+from .channel import Channel
 
 Place = tuple[int, int]  # first leaf, size
 
@@ -18,25 +20,25 @@ class TreeCommunicator(RankCommunicator):
     """2 log2(p) times the gradient's size over the bandwidth."""
 
     name = "tree"
+    flights = 1  # the plain algorithm: what the others are compared with
 
-    def sum_over_ranks(self, nodes: Sequence[Node]) -> None:
+    def steps(self, nodes: Sequence[Node], channel: Channel) -> Steps:
         held = {(n.first, n.size): n.sum for n in nodes}
         self._places = self.layout_of(nodes)
         for (left, left_rank), (right, right_rank) in self._merges:
             if self.rank == right_rank != left_rank:
-                request, _kept = self.send(held.pop(right), left_rank)
-                self.wait([request], [left_rank])
+                yield [channel.send(held.pop(right), left_rank)]
             elif self.rank == left_rank:
                 if right_rank == left_rank:
                     other = held.pop(right)
                 else:
-                    request, message = self.receive(held[left].size, right_rank)
-                    self.wait([request], [right_rank])
-                    other = self.decoded(message)
+                    incoming = channel.receive(held[left].size, right_rank)
+                    yield [incoming]
+                    other = channel.values(incoming)
                 total = held.pop(left)
                 np.add(total, other, out=total)
                 held[left[0], 2 * left[1]] = total
-        self._broadcast(nodes[0].sum)
+        yield from self._broadcast(nodes[0].sum, channel)
 
     @cached_property
     def _merges(self) -> list[tuple[tuple[Place, int], tuple[Place, int]]]:
@@ -54,21 +56,20 @@ class TreeCommunicator(RankCommunicator):
             size *= 2
         return merges
 
-    def _broadcast(self, total: np.ndarray) -> None:  # type: ignore[type-arg]
+    def _broadcast(self, total: Array, channel: Channel) -> Steps:
         """From rank 0 to all, in log2(p) rounds; the largest subtree is served first."""
         step = 1
         while step < self.size:
             step *= 2
         received = self.rank == 0
         if received:
-            self.round(total)
+            channel.round(total)
         while step > 1:
             step //= 2
             if received and self.rank + step < self.size and self.rank % (2 * step) == 0:
-                request, _kept = self.send(total, self.rank + step)
-                self.wait([request], [self.rank + step])
+                yield [channel.send(total, self.rank + step)]
             elif not received and self.rank % step == 0 and self.rank % (2 * step):
-                request, message = self.receive(total.size, self.rank - step)
-                self.wait([request], [self.rank - step])
-                self.wire.decode(message, total)
+                incoming = channel.receive_into(total, self.rank - step)
+                yield [incoming]
+                channel.settle(incoming, total)
                 received = True

@@ -53,9 +53,8 @@ class BFloat16:
         out.view(np.uint32)[...] = message.astype(np.uint32) << 16
 
 
-WIRES: Registry[type[Float32] | type[Float16] | type[BFloat16]] = Registry(
-    "gradient precision", SolverError
-)
+Wire = Float32 | Float16 | BFloat16
+WIRES: Registry[type[Wire]] = Registry("gradient precision", SolverError)
 WIRES.register("float32")(Float32)
 WIRES.register("float16")(Float16)
 WIRES.register("bfloat16")(BFloat16)

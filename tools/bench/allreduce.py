@@ -1,0 +1,161 @@
+"""Seconds to sum a gradient over ranks: every communicator and the MPI library's own Allreduce.
+
+mpiexec -n 4 python tools/bench/allreduce.py
+mpiexec -n 8 python tools/bench/allreduce.py --megabytes 30.4 --repeat 10
+python tools/netlab/netlab.py run -- python tools/bench/allreduce.py --only server,tree,halving
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pycaffe_fire.errors import FireError, SolverError
+from pycaffe_fire.parallel.buckets import BUCKET
+from pycaffe_fire.parallel.communicators import COMMUNICATORS, RankCommunicator
+from pycaffe_fire.parallel.tree import Node, PartialSums, runs
+
+WHOLE, BUCKETS = "Allreduce, whole", "Allreduce, buckets"
+REFERENCE = "halving"
+Floats = NDArray[np.float32]
+
+
+class Gradient:
+    """This rank's share of a made-up gradient: one array per node of the tree that it holds."""
+
+    def __init__(self, comm: Any, size: int) -> None:
+        self.size, ranks = size, comm.Get_size()
+        self.leaves = 1 << (ranks - 1).bit_length()
+        own = runs(range(self.leaves), ranks)[comm.Get_rank()]
+        nothing = np.empty(0, np.float32)
+        sums = PartialSums(lambda a, b: None, lambda _: None)
+        sums.extend(Node(leaf, 1, nothing) for leaf in own)
+        self._pattern = (np.arange(size, dtype=np.float32) % 97) / 97
+        self.nodes = [Node(n.first, n.size, np.empty(size, np.float32)) for n in sums.nodes]
+
+    def fill(self) -> None:
+        for node in self.nodes:
+            np.multiply(self._pattern, node.size, out=node.sum)
+            node.sum += sum(range(node.first, node.first + node.size))
+
+    def buckets(self) -> list[list[Node]]:
+        """The nodes cut as training cuts them, last slices first."""
+        starts = range(0, self.size, BUCKET)
+        return [
+            [Node(n.first, n.size, n.sum[start : start + BUCKET]) for n in self.nodes]
+            for start in reversed(starts)
+        ]
+
+    def check(self, who: str) -> None:
+        """After a sum, the first node holds the sum over all leaves."""
+        want = self._pattern * self.leaves + sum(range(self.leaves))
+        if not np.allclose(self.nodes[0].sum, want, rtol=1e-5):
+            raise SolverError(f"{who} computes a wrong sum")
+
+
+Sum = Callable[[Gradient], None]
+
+
+def contenders(comm: Any, wire: str) -> dict[str, Sum]:
+    from mpi4py import MPI
+
+    def whole(gradient: Gradient) -> None:
+        total = gradient.nodes[0].sum
+        for node in gradient.nodes[1:]:
+            total += node.sum
+        comm.Allreduce(MPI.IN_PLACE, total, MPI.SUM)
+
+    def in_buckets(gradient: Gradient) -> None:
+        for nodes in gradient.buckets():
+            for node in nodes[1:]:
+                nodes[0].sum[...] += node.sum
+            comm.Allreduce(MPI.IN_PLACE, nodes[0].sum, MPI.SUM)
+
+    def bucketed(communicator: RankCommunicator) -> Sum:
+        def run(gradient: Gradient) -> None:
+            for nodes in gradient.buckets():
+                communicator.start(nodes)
+            communicator.finish()
+
+        return run
+
+    ours = {name: bucketed(COMMUNICATORS[name](comm.Dup(), wire)) for name in COMMUNICATORS}
+    return {**ours, WHOLE: whole, BUCKETS: in_buckets}
+
+
+def measure(comm: Any, sums: dict[str, Sum], size: int, repeat: int) -> dict[str, list[float]]:
+    """Seconds of the slowest rank, contenders taking turns; the first round only warms up."""
+    from mpi4py import MPI
+
+    gradient = Gradient(comm, size)
+    seconds: dict[str, list[float]] = {name: [] for name in sums}
+    for turn in range(repeat + 1):
+        for name, run in sums.items():
+            gradient.fill()
+            comm.Barrier()
+            began = time.perf_counter()
+            run(gradient)
+            took = comm.allreduce(time.perf_counter() - began, MPI.MAX)
+            if turn == 0:
+                gradient.check(name)
+            else:
+                seconds[name].append(took)
+    return seconds
+
+
+def table(seconds: dict[str, list[float]]) -> list[str]:
+    """Minima and medians, and how often the reference fits into each minimum."""
+    lines = [f"{'ms':<20}{'min':>10}{'median':>10}{f'over {REFERENCE}':>16}"]
+    base = min(seconds.get(REFERENCE, next(iter(seconds.values()))))
+    for name, taken in sorted(seconds.items(), key=lambda item: -min(item[1])):
+        least, middle = 1e3 * min(taken), 1e3 * statistics.median(taken)
+        lines.append(f"{name:<20}{least:>10.1f}{middle:>10.1f}{least / base / 1e3:>15.2f}x")
+    return lines
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--megabytes", type=float, default=53.5, help="default: GoogLeNet's 53.5")
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--only", metavar="NAMES", help="these contenders, separated by commas")
+    parser.add_argument("--wire", default="float32", help="float32, float16 or bfloat16")
+    options = parser.parse_args(arguments)
+    try:
+        from mpi4py import MPI
+    except ImportError:
+        print("error: this bench needs mpi4py: pip install pycaffe_fire[mpi]", file=sys.stderr)
+        return 1
+    comm = MPI.COMM_WORLD
+    try:
+        sums = contenders(comm, options.wire)
+        if options.only:
+            only = options.only.split(",")
+            sums = {name: run for name, run in sums.items() if name.split(",")[0] in only}
+        if comm.Get_size() < 2 or not sums:
+            raise SolverError("start this with mpiexec -n 2 or more, and at least one contender")
+        seconds = measure(comm, sums, int(options.megabytes * 1e6 / 4), options.repeat)
+    except FireError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        comm.Abort(1)
+    if comm.Get_rank() == 0:
+        library = MPI.Get_library_version().splitlines()[0].rstrip("\0")
+        print(
+            f"{options.megabytes} MB over {comm.Get_size()} ranks, {os.cpu_count()} cores here; "
+            f"{library}"
+        )
+        print("\n".join(table(seconds)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
