@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -66,6 +67,7 @@ def run(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one more must not spoil the goodbye
         print(f"{parser.prog}: interrupted, nothing half-written is left", file=sys.stderr)
         sys.stdout.flush()
         os._exit(INTERRUPTED)  # not waiting for worker threads in the middle of a pass

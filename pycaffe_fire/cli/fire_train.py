@@ -136,7 +136,7 @@ def _make_solver(options: argparse.Namespace, param: Any, observers: list[Observ
         param.max_iter = options.iterations
     try:
         if options.synthetic is not None:
-            param = without_data(param, state, options.synthetic, leaves)
+            param = without_data(param, state, options.synthetic)
         solver = Solver(
             param, backend=backend, leaves=leaves, seed=seed, level=state.level,
             stages=state.stage, share_gradients=True, observers=observers,

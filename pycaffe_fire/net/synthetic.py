@@ -18,16 +18,13 @@ _SIZES = {"InnerProduct": "inner_product_param", "Convolution": "convolution_par
 _SOME_CLASSES = 2  # where the net does not say how many there are
 
 
-def with_synthetic_data(net: Any, image: Sequence[int] | None, leaves: int = 1) -> Any:
-    """A copy of the net that reads no data; `image` is channels, height, width where needed.
-
-    DummyData does not know of leaves, so its batches are cut here.
-    """
+def with_synthetic_data(net: Any, image: Sequence[int] | None = None) -> Any:
+    """A copy of the net that reads no data; `image` is channels, height, width where needed."""
     made = schema.NetParameter()
     made.CopyFrom(net)
     for layer in made.layer:
         if layer.type in DATA_FIELDS:
-            _replace(layer, image, leaves, class_counts(net))
+            _replace(layer, image, class_counts(net))
     return made
 
 
@@ -71,7 +68,7 @@ def _outputs(net: Any, blob: str) -> int | None:
     return None
 
 
-def _replace(layer: Any, image: Sequence[int] | None, leaves: int, classes: dict[str, int]) -> None:
+def _replace(layer: Any, image: Sequence[int] | None, classes: dict[str, int]) -> None:
     batch = getattr(layer, DATA_FIELDS[layer.type]).batch_size
     shape = list(image or image_shape(layer) or ())
     if len(shape) != 3 or min(shape) < 1:
@@ -79,19 +76,13 @@ def _replace(layer: Any, image: Sequence[int] | None, leaves: int, classes: dict
             f'layer "{layer.name}" ({layer.type}): has no crop_size, so the size of its images is '
             f"unknown; give it as channels,height,width: --synthetic 1,28,28"
         )
-    if batch < 1 or batch % leaves:
-        raise NetError(
-            f'layer "{layer.name}" ({layer.type}): batch_size {batch} cannot be cut into {leaves} '
-            f"equal leaves; change batch_size or --leaves"
-        )
     low, high = _range(layer.transform_param)
     made = schema.LayerParameter(name=layer.name, type="DummyData", top=layer.top)
     made.include.extend(layer.include)
     made.exclude.extend(layer.exclude)
     param = made.dummy_data_param
     for number, top in enumerate(layer.top):
-        rows = [batch // leaves]
-        param.shape.add(dim=rows + shape if number == 0 else rows)
+        param.shape.add(dim=[batch, *shape] if number == 0 else [batch])
         limits = (low, high) if number == 0 else (0, classes.get(top, _SOME_CLASSES))
         param.data_filler.add(type="uniform", min=limits[0], max=limits[1])
     layer.CopyFrom(made)

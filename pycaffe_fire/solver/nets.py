@@ -99,22 +99,20 @@ def find_test_nets(solver: Any) -> list[FoundNet]:
     ]
 
 
-def without_data(
-    solver: Any, cli_state: Any, image: Sequence[int] | None = None, leaves: int = 1
-) -> Any:
+def without_data(solver: Any, cli_state: Any, image: Sequence[int] | None = None) -> Any:
     """A copy of the solver whose nets make up their data instead of reading it."""
     train, tests = find_train_net(solver, cli_state), find_test_nets(solver)
     made = schema.SolverParameter()
     made.CopyFrom(solver)
     for field in ("net", "net_param", "train_net", "test_net", "test_net_param", "test_state"):
         made.ClearField(field)
-    made.train_net_param.CopyFrom(_synthetic(train, image, leaves))
-    made.test_net_param.extend(_synthetic(found, image, 1) for found in tests)
+    made.train_net_param.CopyFrom(_synthetic(train, image))
+    made.test_net_param.extend(_synthetic(found, image) for found in tests)
     return made
 
 
-def _synthetic(found: FoundNet, image: Sequence[int] | None, leaves: int) -> Any:
+def _synthetic(found: FoundNet, image: Sequence[int] | None) -> Any:
     try:
-        return with_synthetic_data(filter_net(found.param), image, leaves)
+        return with_synthetic_data(filter_net(found.param), image)
     except NetError as error:
         raise NetError(f"{found.path or found.origin}: {error}") from None

@@ -1,0 +1,214 @@
+"""fire_train as a user meets it: flags, errors in one sentence, resuming, fine-tuning, leaves."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from runs import add_dropout, make_run, write_solver
+
+from pycaffe_fire import schema
+from pycaffe_fire.cli.fire_train import main
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    make_run(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def train(*arguments):
+    return main(["--solver", "solver.prototxt", *arguments])
+
+
+def weights(path):
+    return {w.name: [b.tobytes() for b in w.blobs] for w in schema.read_weights(path) if w.blobs}
+
+
+def complaint(capsys, *arguments):
+    """What a command that must fail says last; it may log before."""
+    try:
+        status = main(list(arguments))
+    except SystemExit as stop:
+        status = stop.code
+    assert status == 1
+    text = capsys.readouterr().err
+    assert "Traceback" not in text
+    start = text.index("fire_train: ")
+    return text[start:].removeprefix("fire_train: ")
+
+
+def test_help_opens_with_commands_to_type(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert stop.value.code == 0
+    assert text.split("\n")[1].split()[:2] == ["fire_train", "--solver"]
+    for flag in ("--snapshot", "--weights", "--threads", "--leaves"):
+        assert flag in text.split("options:")[0]
+
+
+def test_a_run_prints_its_results_and_writes_its_snapshot(run, capsys):
+    assert train() == 0
+    found = capsys.readouterr()
+    assert re.fullmatch(r"loss = [\d.]+\n", found.out)
+    assert "Batch: 8 samples in all (1 leaf)" in found.err
+    assert "Seed: 5" in found.err
+    assert (run / "snap_iter_20.caffemodel").exists()
+    assert (run / "snap_iter_20.solverstate").exists()
+
+
+def test_caffes_spellings_of_flags(run, capsys):
+    assert main(["-solver=solver.prototxt", "-iterations", "3", "--stage=", "-level=0"]) == 0
+    assert (run / "snap_iter_3.solverstate").exists()
+
+
+def test_without_a_prefix_snapshots_go_beside_the_solver(run):
+    write_solver(run, snapshot_prefix='""', name="other.prototxt")
+    assert main(["--solver", "other.prototxt", "--iterations", "1"]) == 0
+    assert (run / "other_iter_1.caffemodel").exists()
+
+
+def test_fine_tuning_starts_from_the_weights(run, capsys):
+    assert train("--weights", "init.caffemodel", "--iterations", "1") == 0
+    # What Caffe's own run from these weights shows.
+    assert "Iteration 0, loss" not in (log := capsys.readouterr().err)
+    assert re.search(r"Iteration 0 \(.*\), loss = 1\.83031\n", log)
+
+
+def test_stages_choose_layers(run, capsys):
+    text = (run / "net.prototxt").read_text()
+    layer = 'layer { name: "gone" type: "NoSuchType" bottom: "ip" include { stage: "odd" } }'
+    (run / "net.prototxt").write_text(text + layer)
+    assert train("--iterations", "1") == 0
+    assert 'unknown layer type "NoSuchType"' in complaint(
+        capsys, "--solver", "solver.prototxt", "--stage", "even,odd"
+    )
+
+
+def test_resuming_gives_the_bits_of_a_run_that_never_stopped(run, capsys):
+    add_dropout(run)
+    write_solver(run, "snapshot: 7")  # no seed: the run draws one
+    assert train() == 0
+    whole = weights("snap_iter_20.caffemodel")
+    (run / "snap_iter_20.caffemodel").unlink()
+    assert train("--snapshot", "snap_iter_7.solverstate") == 0
+    assert weights("snap_iter_20.caffemodel") == whole
+    seeds = re.findall(r"Seed: (\d+)", capsys.readouterr().err)
+    assert len(seeds) == 2 and seeds[0] == seeds[1]
+
+
+def test_leaves_decide_the_bits_and_threads_do_not(run, capsys):
+    add_dropout(run)
+    write_solver(run, "random_seed: 5", "snapshot: 10")
+    made = []
+    for arguments in (
+        ["--leaves", "4", "--threads", "2"],
+        ["--leaves", "4", "--threads", "2"],
+        ["--leaves", "4", "--threads", "1"],
+        ["--snapshot", "snap_iter_10.solverstate"],  # takes over the 4 leaves
+    ):
+        assert train(*arguments) == 0
+        made.append(weights("snap_iter_20.caffemodel"))
+        assert "(4 leaves of 2)" in capsys.readouterr().err
+    assert made[0] == made[1] == made[2] == made[3]
+
+
+def test_synthetic_data_needs_no_files(run, capsys):
+    (run / "data.txt").unlink()
+    assert train("--synthetic", "3,8,8", "--leaves", "2") == 0
+    log = capsys.readouterr().err
+    assert 'type: "DummyData"' in log
+    assert "Top shape: 4 3 8 8" in log
+    assert "Batch: 8 samples in all (2 leaves of 4)" in log
+
+
+def test_solver_mode_gpu_warns_and_trains_on_the_cpu(run, capsys):
+    write_solver(run, solver_mode="GPU")
+    assert train("--gpu", "auto", "--iterations", "1") == 0
+    warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith("W")]
+    assert len(warnings) == 1 and "solver_mode: GPU" in warnings[0]
+
+
+def test_debug_shows_the_traceback_too(run, capsys):
+    assert main(["--solver", "nowhere.prototxt", "--debug"]) == 1
+    text = capsys.readouterr().err
+    assert "Traceback" in text
+    assert text.splitlines()[-1].startswith("fire_train: nowhere.prototxt: no such file")
+
+
+FLAGS = {
+    "no solver": ([], "--solver"),
+    "no such flag": (["--solver", "solver.prototxt", "--sover", "x"], "--sover"),
+    "two starts": (
+        ["--solver", "solver.prototxt", "--snapshot", "a", "--weights", "b"],
+        "--snapshot to resume or --weights to fine-tune, not both",
+    ),
+    "a GPU": (["--solver", "solver.prototxt", "--gpu", "0"], "no GPU backend"),
+    "no threads": (["--solver", "solver.prototxt", "--threads", "0"], "--threads"),
+    "three leaves": (["--solver", "solver.prototxt", "--leaves", "3"], "power of two, got 3"),
+    "many leaves": (["--solver", "solver.prototxt", "--leaves", "16"], "net.prototxt:2: layer"),
+    "no state": (["--solver", "solver.prototxt", "--snapshot", "x"], "x: no such file"),
+    "weights as state": (
+        ["--solver", "solver.prototxt", "--snapshot", "init.caffemodel"], "init.caffemodel"
+    ),
+    "two numbers": (["--solver", "solver.prototxt", "--synthetic", "8,8"], "channels,height,"),
+    "an effect": (["--solver", "solver.prototxt", "--sigint_effect", "die"], "--sigint_effect"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments, text", FLAGS.values(), ids=FLAGS)
+def test_wrong_flags(run, capsys, arguments, text):
+    said = complaint(capsys, *arguments)
+    assert text in said
+    assert said.count("\n") == 1
+
+
+NETS = {
+    "a field": ("num_output: 6", "num_outputs: 6", 'net.prototxt:4:23: .*"num_output"'),
+    "a layer type": ("SoftmaxWithLoss", "SoftmaxLos", r'net.prototxt:9: layer "loss".*unknown'),
+    "a bottom": ('bottom: "pool"', 'bottom: "poll"', r'net.prototxt:7: layer "ip".*"pool"'),
+    "a shape": ("kernel_size: 3", "kernel_size: 30", r'net.prototxt:3: layer "conv"'),
+    "a list": ("data.txt", "gone.txt", r'net.prototxt:2: layer "data" \(HDF5Data\): gone.txt'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("old, new, text", NETS.values(), ids=NETS)
+def test_mistakes_in_a_net_are_located(run, capsys, old, new, text):
+    net = (run / "net.prototxt").read_text()
+    assert old in net
+    (run / "net.prototxt").write_text(net.replace(old, new))
+    assert re.search(text, complaint(capsys, "--solver", "solver.prototxt"))
+
+
+SOLVERS = {
+    "a policy": ({"lr_policy": '"stp"'}, 'solver.prototxt: unknown lr_policy "stp"'),
+    "a net": ({"net": '"nowhere.prototxt"'}, 'solver.prototxt: net: "nowhere.prototxt": no such'),
+    "a type": ({"type": '"Adagrad"'}, 'did you mean "AdaGrad"'),
+    "a number": ({"max_iter": "many"}, "solver.prototxt:3:"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("changed, text", SOLVERS.values(), ids=SOLVERS)
+def test_mistakes_in_a_solver_are_located(run, capsys, changed, text):
+    write_solver(run, **changed)
+    assert text in complaint(capsys, "--solver", "solver.prototxt")
+
+
+def test_an_absent_database_is_explained(run, capsys):
+    data = """layer {{ name: "data" type: "Data" top: "data" top: "label" include {{ phase: {} }}
+        data_param {{ source: "{}_lmdb" batch_size: 8 backend: LMDB }}
+        transform_param {{ crop_size: 8 }} }}\n"""
+    net = (run / "net.prototxt").read_text()
+    start, end = net.index("layer"), net.index('layer { name: "conv"')
+    two = data.format("TRAIN", "some_train") + data.format("TEST", "some_test")
+    (run / "net.prototxt").write_text(net[:start] + two + net[end:])
+    said = complaint(capsys, "--solver", "solver.prototxt").splitlines()
+    assert said[0].startswith('net.prototxt:2: layer "data" (Data): some_train_lmdb: no such')
+    assert "training reads the LMDB some_train_lmdb: batches of 8 pictures" in said[1]
+    assert "testing reads the LMDB some_test_lmdb" in said[2]
+    assert "convert_imageset" in said[3] and "some_train_lmdb" in said[3]
+    assert said[4].endswith("fire_train --solver solver.prototxt --synthetic")
+    capsys.readouterr()
+    assert train("--synthetic", "--iterations", "2") == 0

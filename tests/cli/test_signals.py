@@ -1,0 +1,81 @@
+"""Signals to a running fire_train: snapshots, a clean stop that can be resumed, an abrupt one."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+
+import pytest
+from runs import Command, add_dropout, make_run, write_solver
+
+from pycaffe_fire import schema
+from pycaffe_fire.cli.fire_train import main
+
+ENDLESS = "10000000"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    make_run(tmp_path)
+    add_dropout(tmp_path)
+    write_solver(tmp_path, "random_seed: 5", max_iter=ENDLESS, display="200", test_interval="1000")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def saved(log):
+    return [int(n) for n in re.findall(r"snap_iter_(\d+)\.solverstate", log)]
+
+
+def test_hangup_takes_a_snapshot_and_interrupt_stops_with_one(run):
+    command = Command(run, "--solver", "solver.prototxt")
+    command.wait_for("Iteration 200,")
+    command.send(signal.SIGHUP)
+    command.wait_for(".solverstate")
+    command.wait_for("lr = ", times=3)  # it goes on
+    command.send(signal.SIGINT)
+    status, out, log = command.finish()
+    assert status == 0
+    first, last = saved(log)
+    assert first < last
+    assert "Optimization stopped early." in log
+    assert "loss = " in out
+    # Going on from the first snapshot leads through the very weights of the second.
+    final = f"snap_iter_{last}.caffemodel"
+    before = [b.tobytes() for w in schema.read_weights(final) for b in w.blobs]
+    (run / final).unlink()
+    arguments = ["--snapshot", f"snap_iter_{first}.solverstate", "--iterations", str(last)]
+    assert main(["--solver", "solver.prototxt", *arguments]) == 0
+    assert [b.tobytes() for w in schema.read_weights(final) for b in w.blobs] == before
+
+
+def test_effects_can_be_changed_and_a_second_stop_is_abrupt(run):
+    write_solver(run, "random_seed: 5", "snapshot_after_train: false", max_iter=ENDLESS,
+                 display="200", test_interval="1000000", test_iter="10000000")  # fmt: skip
+    # The test before the first iteration never ends, so that only a signal can end it.
+    command = Command(
+        run, "--solver", "solver.prototxt", "--sigint_effect=none", "--sighup_effect=stop"
+    )
+    command.wait_for("Testing net (#0)")
+    command.send(signal.SIGINT)
+    command.send(signal.SIGHUP)
+    status, _, log = command.finish()
+    assert status == 0
+    assert "Test interrupted." in log and "Optimization stopped early." in log
+    assert not saved(log)
+
+
+def test_a_second_interrupt_ends_a_run_at_once(run):
+    # One iteration of this takes longer than the test: only the second signal can end it.
+    write_solver(run, "random_seed: 5 iter_size: 100000000", max_iter=ENDLESS, test_interval="0")
+    text = (run / "solver.prototxt").read_text().replace("test_iter: 2", "")
+    (run / "solver.prototxt").write_text(text)
+    command = Command(run, "--solver", "solver.prototxt")
+    command.wait_for("Solving tiny")
+    while command.process.poll() is None and "interrupted" not in command.log.read_text():
+        command.send(signal.SIGINT)
+        time.sleep(0.2)  # signals that come close together may count as one
+    status, _, log = command.finish()
+    assert status == 130
+    assert "Traceback" not in log and not saved(log)

@@ -1,0 +1,96 @@
+"""Nets on made-up data: shapes, ranges and labels come from what the prototxt says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pycaffe_fire import schema
+from pycaffe_fire.errors import NetError
+from pycaffe_fire.net import Net
+from pycaffe_fire.net.graph import filter_net
+from pycaffe_fire.net.synthetic import with_synthetic_data
+
+MODELS = Path(__file__).parents[2] / "models"
+HEAD = """layer { name: "fc" type: "InnerProduct" bottom: "data" top: "fc"
+  inner_product_param { num_output: %d weight_filler { type: "xavier" } } }
+layer { name: "drop" type: "Dropout" bottom: "fc" top: "fc" }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "fc" bottom: "label" top: "loss" }"""
+
+
+def net(data, classes=7):
+    text = f'layer {{ name: "d" top: "data" top: "label" {data} }}\n' + HEAD % classes
+    return schema.parse_text(text, schema.NetParameter())
+
+
+def test_pictures_and_labels_are_what_the_net_expects():
+    made = with_synthetic_data(
+        net('type: "Data" data_param { source: "x" batch_size: 64 } '
+            "transform_param { crop_size: 5 mean_value: 100 mean_value: 110 mean_value: 120 "
+            "scale: 0.5 }")
+    )  # fmt: skip
+    made.state.phase = schema.TRAIN
+    ran = Net(made)
+    ran.forward()
+    data, label = ran.blobs["data"].data, ran.blobs["label"].data
+    assert data.shape == (64, 3, 5, 5) and label.shape == (64,)
+    assert -55 <= data.min() < -50 and 67 < data.max() <= 72.5
+    assert set(label.astype(int)) == set(range(7))
+
+
+def test_the_input_stays_as_it_was():
+    original = net('type: "Data" data_param { source: "x" batch_size: 2 } '
+                   "transform_param { crop_size: 4 }")  # fmt: skip
+    copy = schema.NetParameter()
+    copy.CopyFrom(original)
+    with_synthetic_data(original)
+    assert original == copy
+
+
+DATA = {
+    "given": ('type: "Data" data_param { batch_size: 2 }', (1, 28, 28), [2, 1, 28, 28]),
+    "crop": (
+        'type: "Data" data_param { batch_size: 2 } transform_param { crop_size: 4 }',
+        None, [2, 3, 4, 4],
+    ),
+    "gray": (
+        'type: "Data" data_param { batch_size: 2 } '
+        "transform_param { crop_size: 4 force_gray: true }",
+        None, [2, 1, 4, 4],
+    ),
+    "resized": (
+        'type: "ImageData" image_data_param { batch_size: 5 new_height: 6 new_width: 7 }',
+        None, [5, 3, 6, 7],
+    ),
+    "memory": (
+        'type: "MemoryData" '
+        "memory_data_param { batch_size: 2 channels: 3 height: 4 width: 5 }",
+        None, [2, 3, 4, 5],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("data, image, shape", DATA.values(), ids=DATA)
+def test_shapes(data, image, shape):
+    layer = with_synthetic_data(net(data), image).layer[0]
+    assert layer.type == "DummyData" and list(layer.top) == ["data", "label"]
+    assert [list(s.dim) for s in layer.dummy_data_param.shape] == [shape, shape[:1]]
+
+
+def test_an_unknown_size_is_asked_for():
+    with pytest.raises(NetError, match=r'layer "d" \(Data\).*--synthetic 1,28,28'):
+        with_synthetic_data(net('type: "Data" data_param { batch_size: 2 }'))
+
+
+@pytest.mark.parametrize("name", ["caffenet", "alexnet", "nin", "googlenet"])
+@pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
+def test_the_large_models(name, phase):
+    param = schema.read_net(MODELS / name / "train_val.prototxt")
+    param.state.phase = getattr(schema, phase)
+    made = with_synthetic_data(filter_net(param))
+    data = made.layer[0].dummy_data_param
+    assert made.layer[0].type == "DummyData"
+    assert list(data.shape[0].dim)[1] == 3 and data.shape[0].dim[2] in (224, 227)
+    assert (data.data_filler[1].min, data.data_filler[1].max) == (0, 1000)
+    assert list(made.layer[1:]) == list(filter_net(param).layer[1:])
