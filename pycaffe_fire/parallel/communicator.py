@@ -62,6 +62,13 @@ class Communicator(ABC):
     def broadcast(self, value: Any) -> Any:
         """Rank 0's value, on every rank."""
 
+    def abort(self) -> None:
+        """End all ranks of the job at once."""
+        raise SystemExit(1)
+
+    def at(self, what: str, seconds: float | None = None) -> None:
+        """Note what this rank is doing, and how long its last iteration took."""
+
     def gather_leaves(self, values: Sequence[float]) -> list[float]:
         """One number per leaf, in order of leaves, from the numbers of each rank's own leaves."""
         return [v for part in self.gather(list(values)) for v in part]

@@ -112,11 +112,19 @@ class RankCommunicator(Communicator):
             self._layouts: list[list[tuple[int, int]]] = self.comm.allgather(own)
         return self._layouts
 
+    def at(self, what: str, seconds: float | None = None) -> None:
+        self.doing = what
+        if seconds is not None:
+            self.patience = max(PATIENCE + 3 * seconds, PATIENCE)
+
+    def abort(self) -> None:
+        self.comm.Abort(1)
+
     # Everything else.
 
     def gather(self, value: Any) -> list[Any]:
-        request_free: list[Any] = self.comm.allgather(value)
-        return request_free
+        everyone: list[Any] = self.comm.allgather(value)
+        return everyone
 
     def broadcast(self, value: Any) -> Any:
         return self.comm.bcast(value)

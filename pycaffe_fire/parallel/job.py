@@ -1,0 +1,114 @@
+"""The ranks of one job: are there others, how do we talk, do we all mean the same, who fails.
+
+Nothing here imports MPI unless a launcher started several ranks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ..errors import FireError, SolverError
+from .communicator import Communicator, SerialCommunicator
+from .tree import Node
+
+DEFAULT = "halving"
+TRIALS = 3  # per candidate of --communicator auto
+TRIAL_ELEMENTS = 1 << 20
+
+# How launchers tell a process the number of ranks: MPICH and Intel, Open MPI, PMIx, Slurm.
+SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "SLURM_STEP_NUM_TASKS")
+
+
+def ranks_started() -> int:
+    """How many ranks the launcher started; 1 if there was none."""
+    for variable in SIZE_VARIABLES:
+        value = os.environ.get(variable, "")
+        if value.isdecimal():
+            return int(value)
+    return 1
+
+
+def default_leaves(ranks: int) -> int:
+    """The next power of two: every rank has a leaf."""
+    return 1 << (ranks - 1).bit_length()
+
+
+def join(communicator: str = DEFAULT, wire: str = "float32") -> Communicator:
+    """This process's communicator: serial when alone, else one over MPI."""
+    if ranks_started() == 1:
+        return SerialCommunicator()
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise SolverError(
+            f"{ranks_started()} ranks were started, but MPI cannot be used ({error}); install "
+            f"it with pip install pycaffe_fire[mpi], or pip install mpi4py for a system MPI"
+        ) from error
+    from .communicators import COMMUNICATORS
+
+    comm = MPI.COMM_WORLD
+    if communicator == "auto":
+        communicator = _fastest(comm, wire)
+    return COMMUNICATORS[communicator](comm.Dup(), wire)
+
+
+def _fastest(comm: Any, wire: str) -> str:
+    """The communicator with the shortest sum, measured now; all ranks choose alike."""
+    from .communicators import COMMUNICATORS
+
+    best = {}
+    for name in COMMUNICATORS:
+        candidate = COMMUNICATORS[name](comm.Dup(), wire)
+        values = np.ones(TRIAL_ELEMENTS, np.float32)
+        times = []
+        for _ in range(TRIALS):
+            comm.Barrier()
+            began = time.perf_counter()
+            candidate.all_sum([Node(candidate.rank, 1, values)])
+            times.append(time.perf_counter() - began)
+        best[name] = max(comm.allgather(min(times)))
+    return min(best, key=lambda name: best[name])
+
+
+@contextmanager
+def failing_together(communicator: Communicator, what: str) -> Iterator[None]:
+    """An error in one rank ends the whole job, with one message that names the rank."""
+    try:
+        yield
+    except BaseException as error:
+        if communicator.size == 1 or isinstance(error, SystemExit):
+            raise
+        text = str(error) if isinstance(error, FireError) else f"{type(error).__name__}: {error}"
+        doing = getattr(communicator, "doing", "working")
+        print(
+            f"{what}: rank {communicator.rank} on {socket.gethostname()} failed ({doing}): {text}",
+            file=sys.stderr,
+            flush=True,
+        )
+        communicator.abort()
+
+
+def check_alike(communicator: Communicator, facts: dict[str, str]) -> None:
+    """Refuse to train where ranks differ in anything that must be the same; `facts` are texts."""
+    if communicator.size == 1:
+        return
+    digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in facts.items()}
+    everyone: Sequence[dict[str, str]] = communicator.gather(digests)
+    hosts = communicator.gather(socket.gethostname())
+    problems = []
+    for name, digest in everyone[0].items():
+        others = [r for r, theirs in enumerate(everyone) if theirs.get(name) != digest]
+        if others:
+            names = ", ".join(f"{r} ({hosts[r]})" for r in others)
+            problems.append(f"{name} differs between rank 0 ({hosts[0]}) and rank {names}")
+    if problems:
+        raise SolverError("; ".join(problems) + ". All ranks must see the same files and versions")

@@ -1,0 +1,132 @@
+"""`fire_train -n P`: start the ranks, watch them, and start again with those that are left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Sequence
+
+from ..backend import available_cores
+from ..errors import SolverError
+from .monitor import ADDRESS_VARIABLE, Monitor, Sign
+
+POLL = 0.2  # seconds
+GRACE = 5.0  # seconds between asking a failed job to end and ending it
+
+
+def find_mpiexec() -> str:
+    """The launcher of the environment we run in, or the system's."""
+    beside = os.path.join(sysconfig.get_path("scripts"), "mpiexec")
+    found = beside if os.access(beside, os.X_OK) else shutil.which("mpiexec")
+    if not found:
+        raise SolverError(
+            "several ranks need MPI, and there is no mpiexec; install one with "
+            "pip install pycaffe_fire[mpi], or use the system's MPI and pip install mpi4py"
+        )
+    return found
+
+
+def threads_per_rank(ranks: int, hosts: int, asked: int | None) -> int:
+    """All cores of a host divided by the ranks on it."""
+    return asked or max(1, available_cores() * hosts // ranks)
+
+
+class Job:
+    """One attempt: P ranks running `command` (a Python module with its arguments)."""
+
+    def __init__(self, ranks: int, hosts: Sequence[str], module: str, arguments: Sequence[str]):
+        self.ranks, self.hosts = ranks, list(hosts)
+        self._monitor = Monitor()
+        environment = {**os.environ, ADDRESS_VARIABLE: self._monitor.address}
+        if ranks > available_cores():  # more ranks than cores: yield instead of spinning
+            environment.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
+            environment.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "10")
+        command = [find_mpiexec(), "-n", str(ranks)]
+        if hosts:
+            command += ["-hosts", ",".join(hosts)]
+        command += [sys.executable, "-m", module, *arguments]
+        self._process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+
+    def wait(self) -> tuple[int, list[Sign]]:
+        """The exit status, and the ranks that were lost."""
+        try:
+            while self._process.poll() is None:
+                lost = self._monitor.lost()
+                if lost:
+                    time.sleep(2 * POLL)  # let MPI finish on its own where it can
+                    lost = self._monitor.lost()
+                    self._end()
+                    return self._process.returncode or 1, lost
+                time.sleep(POLL)
+            return self._process.returncode, self._monitor.lost()
+        except KeyboardInterrupt:
+            self._end(signal.SIGINT)
+            raise
+        finally:
+            self._monitor.close()
+
+    def _end(self, first: int = signal.SIGTERM) -> None:
+        """End the launcher and every process it started."""
+        for number in (first, signal.SIGKILL):
+            if self._process.poll() is not None:
+                break
+            os.killpg(self._process.pid, number)
+            try:
+                self._process.wait(GRACE)
+            except subprocess.TimeoutExpired:
+                continue
+        # Ranks may be in sessions of their own; hung ones never hear of the launcher's end.
+        for pid in _descendants(self._process.pid):
+            os.kill(pid, signal.SIGKILL)
+
+    def request(self, number: int) -> None:
+        """Pass a signal on to the ranks (mpiexec forwards it)."""
+        self._process.send_signal(number)
+
+
+def _descendants(pid: int) -> list[int]:
+    """Processes of this job that are still there, by the monitor's address they carry."""
+    found = []
+    for entry in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        if not entry.isdecimal() or int(entry) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{entry}/stat") as file:
+                session = int(file.read().rsplit(")", 1)[1].split()[3])
+        except (OSError, ValueError, IndexError):
+            continue
+        if session == pid:
+            found.append(int(entry))
+    return found
+
+
+def run_job(
+    ranks: int,
+    hosts: Sequence[str],
+    module: str,
+    arguments: Callable[[int], Sequence[str]],
+    restarts: int,
+    say: Callable[[str], None],
+) -> int:
+    """Run to the end, starting again up to `restarts` times with the ranks that are left.
+
+    `arguments(attempt)` are the ranks' arguments; a later attempt resumes from a snapshot.
+    """
+    hosts = list(hosts)
+    for attempt in range(restarts + 1):
+        status, lost = Job(ranks, hosts, module, arguments(attempt)).wait()
+        for sign in lost:
+            say(Monitor.describe(sign))
+        if status == 0 or attempt == restarts:
+            return status
+        ranks = max(1, ranks - len(lost))
+        hosts = [h for h in hosts if h not in {s.host for s in lost}] or hosts
+        say(f"starting again with {ranks} ranks ({restarts - attempt - 1} restarts left)")
+    return 1

@@ -1,0 +1,142 @@
+"""Watching the ranks from outside: who is silent, who died, and what it did last.
+
+Every rank has a thread that tells the monitor once a second what it is doing. A stopped process
+says nothing, a killed one hangs up; both are named. The monitor lives in `fire_train -n`, which
+started the ranks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import socketserver
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+ADDRESS_VARIABLE = "PYCAFFE_FIRE_MONITOR"
+INTERVAL = 1.0  # seconds between two signs of life
+SILENCE = 15.0  # seconds without one before a rank counts as hanging
+
+
+@dataclass
+class Sign:
+    """What a rank said last."""
+
+    rank: int
+    host: str
+    doing: str
+    when: float
+    finished: bool = False
+    hung_up: bool = False
+
+
+class Monitor:
+    """Listens to the ranks; `trouble` is a sentence about the first that fails."""
+
+    def __init__(self) -> None:
+        self.signs: dict[int, Sign] = {}
+        self._lock = threading.Lock()
+        monitor = self
+
+        class Listener(socketserver.StreamRequestHandler):
+            def handle(self) -> None:
+                rank = None
+                for line in self.rfile:
+                    said = json.loads(line)
+                    rank = int(said["rank"])
+                    monitor._hear(rank, said)
+                if rank is not None:
+                    monitor._hang_up(rank)
+
+        self._server = socketserver.ThreadingTCPServer(("", 0), Listener)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        """host:port for the ranks' environment."""
+        return f"{socket.gethostname()}:{self._server.server_address[1]}"
+
+    def _hear(self, rank: int, said: dict[str, object]) -> None:
+        with self._lock:
+            self.signs[rank] = Sign(
+                rank, str(said["host"]), str(said["doing"]), time.monotonic(),
+                bool(said.get("finished")),
+            )  # fmt: skip
+
+    def _hang_up(self, rank: int) -> None:
+        with self._lock:
+            self.signs[rank].hung_up = True
+
+    def lost(self) -> list[Sign]:
+        """Ranks that died or hang."""
+        now = time.monotonic()
+        with self._lock:
+            return [
+                sign
+                for sign in self.signs.values()
+                if not sign.finished and (sign.hung_up or now - sign.when > SILENCE)
+            ]
+
+    @staticmethod
+    def describe(sign: Sign) -> str:
+        how = "died" if sign.hung_up else f"has been silent for {SILENCE:.0f} s"
+        return f"rank {sign.rank} on {sign.host} {how}; last seen: {sign.doing}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class Reporter:
+    """A rank's thread that tells the monitor, if there is one, what the rank is doing."""
+
+    def __init__(self, rank: int, doing: Callable[[], str]) -> None:
+        self._stop = threading.Event()
+        self._rank, self._doing = rank, doing
+        address = os.environ.get(ADDRESS_VARIABLE)
+        self._thread: threading.Thread | None = None
+        if address:
+            host, port = address.rsplit(":", 1)
+            self._socket = _connect(host, int(port))
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.wait(INTERVAL):
+                self._say(finished=False)
+        except OSError:  # the monitor is gone, and with it whoever would read this
+            return
+
+    def _say(self, finished: bool) -> None:
+        said = {
+            "rank": self._rank,
+            "host": socket.gethostname(),
+            "doing": self._doing(),
+            "finished": finished,
+        }
+        self._socket.sendall(json.dumps(said).encode() + b"\n")
+
+    def close(self) -> None:
+        """Say goodbye: what happens to the connection from now on is no failure."""
+        if self._thread is None:
+            return
+        self._stop.set()
+        self._thread.join()
+        try:
+            self._say(finished=True)
+            self._socket.close()
+        except OSError:
+            return
+
+
+def _connect(host: str, port: int) -> socket.socket:
+    """The monitor by its name, or on this very machine where names do not resolve."""
+    try:
+        return socket.create_connection((host, port), timeout=10)
+    except OSError:
+        return socket.create_connection(("127.0.0.1", port), timeout=10)
