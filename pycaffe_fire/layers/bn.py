@@ -71,7 +71,7 @@ class BN(Neuron):
             return tuple(blob.data.reshape(1, -1, 1) for blob in self.blobs[2:])
         found = moments(x, CHANNELWISE)
         momentum = self.param.bn_param.momentum
-        for i, new in enumerate(found, start=2):
+        for i, new in zip(range(2, len(self.blobs)), found, strict=False):  # SegNet keeps none
             self.remember(i, (1 - momentum) * new.reshape(self.blobs[i].shape), momentum)
         return found
 

@@ -44,7 +44,7 @@ class DummyData(Layer):
         return [tuple(param.shape[i if len(param.shape) > 1 else 0].dim) for i in range(n)]
 
     def _leaf_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The first axis is the global batch, of which a leaf gets its share (a 1 is a constant)."""
+        """The first axis is the global batch; a leaf gets its share of it (a 1 is a constant)."""
         leaves = self.context.leaves
         if not shape or shape[0] <= 1:
             return shape

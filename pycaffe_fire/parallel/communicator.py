@@ -17,6 +17,7 @@ class Communicator(ABC):
     name: str
     rank: int
     size: int
+    doing = "starting"  # for the message if this rank fails
 
     def own_leaves(self, leaves: int) -> range:
         """The contiguous run of leaves this rank computes."""
@@ -68,6 +69,7 @@ class Communicator(ABC):
 
     def at(self, what: str, seconds: float | None = None) -> None:
         """Note what this rank is doing, and how long its last iteration took."""
+        self.doing = what
 
     def gather_leaves(self, values: Sequence[float]) -> list[float]:
         """One number per leaf, in order of leaves, from the numbers of each rank's own leaves."""

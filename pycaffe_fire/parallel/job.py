@@ -88,9 +88,8 @@ def failing_together(communicator: Communicator, what: str) -> Iterator[None]:
         if communicator.size == 1 or isinstance(error, SystemExit):
             raise
         text = str(error) if isinstance(error, FireError) else f"{type(error).__name__}: {error}"
-        doing = getattr(communicator, "doing", "working")
         print(
-            f"{what}: rank {communicator.rank} on {socket.gethostname()} failed ({doing}): {text}",
+            f"{what}: rank {communicator.rank} on {socket.gethostname()} failed ({communicator.doing}): {text}",
             file=sys.stderr,
             flush=True,
         )

@@ -44,7 +44,6 @@ class RankCommunicator(Communicator):
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.wire = WIRES[wire]()
         self.patience = FIRST_PATIENCE
-        self.doing = "starting"  # for the message if this rank is the one that is missing
         self._spare: list[Channel] = []
         self._started = 0
         self._flying: list[_Flight] = []
@@ -113,7 +112,7 @@ class RankCommunicator(Communicator):
         return self._layouts
 
     def at(self, what: str, seconds: float | None = None) -> None:
-        self.doing = what
+        super().at(what)
         if seconds is not None:
             self.patience = max(PATIENCE + 3 * seconds, PATIENCE)
 
