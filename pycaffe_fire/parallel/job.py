@@ -89,7 +89,8 @@ def failing_together(communicator: Communicator, what: str) -> Iterator[None]:
             raise
         text = str(error) if isinstance(error, FireError) else f"{type(error).__name__}: {error}"
         print(
-            f"{what}: rank {communicator.rank} on {socket.gethostname()} failed ({communicator.doing}): {text}",
+            f"{what}: rank {communicator.rank} on {socket.gethostname()} failed "
+            f"({communicator.doing}): {text}",
             file=sys.stderr,
             flush=True,
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..parallel.leaves import Output
+from .timing import Times
 
 
 @dataclass
@@ -32,6 +33,14 @@ class Trained:
     seconds: float
     display: bool
     outputs: list[Output]
+
+
+@dataclass
+class Timed:
+    """Where time went since the last display, on every rank."""
+
+    iteration: int
+    ranks: list[Times]
 
 
 @dataclass
@@ -79,5 +88,5 @@ class Finished:
     early: bool
 
 
-Event = Started | Trained | Testing | Tested | Saved | Evaluated | Finished
+Event = Started | Trained | Timed | Testing | Tested | Saved | Evaluated | Finished
 Observer = Callable[[Event], None]

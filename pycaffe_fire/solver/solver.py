@@ -20,10 +20,22 @@ from ..layers import Context
 from ..net import Net, debug
 from ..parallel.communicator import Communicator, SerialCommunicator
 from ..parallel.leaves import Leaves, Output, output_names, output_values
-from .events import Evaluated, Event, Finished, Observer, Saved, Started, Tested, Testing, Trained
+from .events import (
+    Evaluated,
+    Event,
+    Finished,
+    Observer,
+    Saved,
+    Started,
+    Tested,
+    Testing,
+    Timed,
+    Trained,
+)
 from .nets import FoundNet, find_test_nets, find_train_net, read_param
 from .rates import learning_rate, passed_steps
 from .rules import RULES
+from .timing import Stopwatch
 
 log = logging.getLogger("pycaffe_fire")
 
@@ -89,6 +101,8 @@ class Solver:
         ]  # fmt: skip
         segments = [Segment(p.start, p.stop, p.lr_mult, p.decay_mult) for p in items]
         self._update = self.backend.update(self.rule.kernel, segments)
+        self._stopwatch = Stopwatch(self.leaves)
+        self.show_times = False
         self._losses: deque[float] = deque(maxlen=self.param.average_loss)
         for path in self.param.weights:
             self.load_weights(path)
@@ -161,7 +175,8 @@ class Solver:
 
     def _obey(self, snapshot_due: bool = False) -> None:
         """Do what is due and what was asked from outside since the last look."""
-        action = self.requested_action()
+        asked = self.communicator.gather(self.requested_action().value)
+        action = Action.STOP if Action.STOP.value in asked else Action(max(asked))
         if snapshot_due or action is Action.SNAPSHOT:
             self.snapshot()
         if action is Action.STOP:
@@ -172,12 +187,18 @@ class Solver:
         display = bool(self.param.display) and self.iter % self.param.display == 0
         for net in self.leaves.nets:  # as in Caffe, only where the iteration is displayed
             net.debug_info = display and self.param.debug_info and net is self.net
+        self.communicator.at(f"iteration {self.iter}")
         loss, outputs = self.leaves.run(self.iter, collect=display)
         smoothed = self._smooth(loss)
+        computed = time.perf_counter()
         self.apply_update()
-        seconds = time.perf_counter() - began
+        ended = time.perf_counter()
+        self._stopwatch.iteration(computed - began, ended - computed)
+        self.communicator.at(f"iteration {self.iter} done", ended - began)
         self.iter += 1
-        self._tell(Trained(self.iter - 1, smoothed, self.lr, seconds, display, outputs))
+        self._tell(Trained(self.iter - 1, smoothed, self.lr, ended - began, display, outputs))
+        if display and self.show_times:
+            self._tell(Timed(self.iter - 1, self.communicator.gather(self._stopwatch.take())))
 
     def _smooth(self, loss: float) -> float:
         """The mean of the last average_loss losses."""
@@ -213,29 +234,30 @@ class Solver:
             self.test(index)
 
     def test(self, index: int) -> None:
-        """Average a test net's outputs over its test_iter passes."""
+        """Average a test net's outputs over its test_iter passes, shared among the ranks."""
         net, passes = self.test_nets[index], self.param.test_iter[index]
-        totals: list[float] | None = None
-        loss = 0.0
-        for done in range(passes):
-            self._obey()
+        first = net.context.step
+        found = []
+        for done in range(self.communicator.rank, passes, self.communicator.size):
+            if self.communicator.size == 1:  # ranks must stop together, so they look in between
+                self._obey()
             if self.stopped_early:
                 log.info("Test interrupted.")
                 return
             self._tell(Testing(self.iter, index, done, passes))
-            loss += net.run_forward()
-            net.context.step += 1
-            values = output_values(net)
-            totals = (
-                values if totals is None else [a + b for a, b in zip(totals, values, strict=True)]
-            )
-        names = output_names(net)
+            net.context.step = first + done
+            found.append((done, [net.run_forward(), *output_values(net)]))
+        net.context.step = first + passes
+        everyone = sorted(p for part in self.communicator.gather(found) for p in part)
+        columns = zip(*(values for _, values in everyone), strict=True)
+        loss, *means = (sum(column) / passes for column in columns)
         outputs = [
-            Output(name, total / passes, weight)
-            for (name, weight), total in zip(names, totals or [], strict=True)
+            Output(name, mean, weight)
+            for (name, weight), mean in zip(output_names(net), means, strict=True)
         ]
-        mean_loss = loss / passes if self.param.test_compute_loss else None
-        self._tell(Tested(self.iter, index, outputs, mean_loss))
+        self._tell(
+            Tested(self.iter, index, outputs, loss if self.param.test_compute_loss else None)
+        )
 
     # Weights and snapshots.
 
