@@ -47,17 +47,18 @@ def uniform_filler(shape: tuple[int, ...], param: Any, key: int) -> Floats:
 
 def _between(shape: tuple[int, ...], low: float, high: float, key: int) -> Floats:
     draws = uniform(key, 0, 0, prod(shape))
-    return (np.float32(low) + np.float32(high - low) * draws).astype(np.float32)
+    values: Floats = (np.float32(low) + np.float32(high - low) * draws).astype(np.float32)
+    return values
 
 
 @FILLERS.register("gaussian")
 def gaussian(shape: tuple[int, ...], param: Any, key: int) -> Floats:
     """Normal with mean and std; `sparse` keeps on average that many inputs of each output."""
-    values = np.float32(param.mean) + np.float32(param.std) * normal(key, 0, 0, prod(shape))
+    values: Floats = np.float32(param.mean) + np.float32(param.std) * normal(key, 0, 0, prod(shape))
     if param.sparse >= 0:
         keep = param.sparse / shape[0] if shape else 1.0
-        values = np.where(uniform(key, 1, 0, prod(shape)) < keep, values, 0)
-    return values.astype(np.float32)
+        values = np.where(uniform(key, 1, 0, prod(shape)) < keep, values, np.float32(0))
+    return values
 
 
 @FILLERS.register("xavier")
@@ -78,7 +79,8 @@ def msra(shape: tuple[int, ...], param: Any, key: int) -> Floats:
 def positive_unitball(shape: tuple[int, ...], param: Any, key: int) -> Floats:
     """Uniform in [0, 1), each output's inputs scaled to sum to 1."""
     values = uniform(key, 0, 0, prod(shape)).reshape(shape[0], -1)
-    return (values / values.sum(axis=1, keepdims=True)).astype(np.float32)
+    normed: Floats = values / values.sum(axis=1, keepdims=True)
+    return normed
 
 
 @FILLERS.register("bilinear")
@@ -90,4 +92,5 @@ def bilinear(shape: tuple[int, ...], param: Any, key: int) -> Floats:
     factor = (size + 1) // 2
     centre = (2 * factor - 1 - factor % 2) / (2.0 * factor)
     line = 1 - np.abs(np.arange(size) / factor - centre)
-    return np.broadcast_to(np.outer(line, line), shape).astype(np.float32)
+    weights: Floats = np.broadcast_to(np.outer(line, line), shape).astype(np.float32)
+    return weights
