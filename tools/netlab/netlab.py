@@ -1,0 +1,214 @@
+"""Emulated hosts on one machine: network namespaces on a switch, every link shaped to a rate.
+
+python tools/netlab/netlab.py up 8 --mbit 1000                       eight hosts at 1 Gbit/s
+python tools/netlab/netlab.py run -- python tools/bench/allreduce.py one MPI rank on each of them
+python tools/netlab/netlab.py down                                   remove them
+python tools/netlab/netlab.py run --hosts 8 --mbit 1000 -- COMMAND   all three, whatever happens
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+SWITCH, HOST = "firelab-switch", "firelab-host"
+NETWORK, CONTROLLER = "10.77.0", 254  # host i is NETWORK.(i+1); nobody outside ever sees it
+MOST_HOSTS = 128
+# A burst of two milliseconds at 1 Gbit/s: below it the kernel's timer cannot keep the rate.
+BURST_KB, QUEUE_MS = 256, 50
+LAUNCHER = Path(__file__).with_name("nslaunch")
+
+
+class LabError(Exception):
+    """A failure to tell the user about; the text is the whole explanation."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parse(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` runs
+    try:
+        _check_means()
+        if options.action == "up":
+            up(options.hosts, options.mbit)
+            return 0
+        if options.action == "down":
+            down()
+            return 0
+        return _run(options)
+    except LabError as error:
+        print(f"netlab: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    actions = parser.add_subparsers(dest="action", required=True)
+    start = actions.add_parser("up", help="make the hosts")
+    start.add_argument("hosts", type=int)
+    start.add_argument("--mbit", type=float, default=1000, help="rate of each link, both ways")
+    actions.add_parser("down", help="remove the hosts and whatever runs on them")
+    work = actions.add_parser("run", help="run a command on every host, as the ranks of one job")
+    work.add_argument("--hosts", type=int, help="make that many hosts now and remove them after")
+    work.add_argument("--mbit", type=float, default=1000, help="with --hosts: rate of each link")
+    work.add_argument("-n", type=int, metavar="P", help="ranks (default: one per host)")
+    work.add_argument("command", nargs=argparse.REMAINDER, help="-- and the command")
+    return parser.parse_args(arguments)
+
+
+def _check_means() -> None:
+    if os.name != "posix" or os.geteuid() != 0:
+        raise LabError("network namespaces need root: run this with sudo or in a container")
+    missing = [tool for tool in ("ip", "tc", "unshare") if not shutil.which(tool)]
+    if missing:
+        raise LabError(f"{' and '.join(missing)} not found; on Debian: apt-get install iproute2")
+
+
+# The hosts.
+
+
+def up(hosts: int, mbit: float) -> None:
+    """Make the switch and the hosts; a lab that was up before is removed first."""
+    if not 1 <= hosts <= MOST_HOSTS or mbit <= 0:
+        raise LabError(f"needs 1 to {MOST_HOSTS} hosts and a positive rate")
+    down()
+    try:
+        _ip("netns", "add", SWITCH)
+        _inside(SWITCH, "ip", "link", "set", "lo", "up")
+        _inside(SWITCH, "ip", "link", "add", "br0", "type", "bridge")
+        _inside(SWITCH, "ip", "link", "set", "br0", "up")
+        _inside(SWITCH, "ip", "addr", "add", f"{NETWORK}.{CONTROLLER}/24", "dev", "br0")
+        for i in range(hosts):
+            _add_host(i, mbit)
+    except BaseException:
+        down()
+        raise
+
+
+def _add_host(i: int, mbit: float) -> None:
+    host, port = f"{HOST}{i}", f"port{i}"
+    _ip("netns", "add", host)
+    _inside(host, "ip", "link", "set", "lo", "up")
+    _inside(
+        SWITCH, "ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", host
+    )
+    _inside(SWITCH, "ip", "link", "set", port, "master", "br0", "up")
+    _inside(host, "ip", "addr", "add", f"{NETWORK}.{i + 1}/24", "dev", "eth0")
+    _inside(host, "ip", "link", "set", "eth0", "up")
+    for where, device in ((host, "eth0"), (SWITCH, port)):  # the way out and the way in
+        _inside(
+            where, "tc", "qdisc", "add", "dev", device, "root", "tbf", "rate", f"{mbit:g}mbit",
+            "burst", f"{BURST_KB}kb", "latency", f"{QUEUE_MS}ms",
+        )  # fmt: skip
+
+
+def down() -> None:
+    """End what runs inside the lab's namespaces and remove them."""
+    namespaces = _namespaces()
+    for namespace in namespaces:
+        for pid in _ip("netns", "pids", namespace).split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+    for namespace in namespaces:
+        _ip("netns", "del", namespace)
+
+
+def _namespaces() -> list[str]:
+    names = [line.split()[0] for line in _ip("netns", "list").splitlines() if line]
+    return [name for name in names if name == SWITCH or name.startswith(HOST)]
+
+
+def host_count() -> int:
+    return sum(name.startswith(HOST) for name in _namespaces())
+
+
+def _ip(*arguments: str) -> str:
+    return _call(["ip", *arguments])
+
+
+def _inside(namespace: str, *command: str) -> str:
+    return _call(["ip", "netns", "exec", namespace, *command])
+
+
+def _call(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        reason = done.stderr.strip() or f"status {done.returncode}"
+        raise LabError(f"{' '.join(command)}: {reason}")
+    return done.stdout
+
+
+# Jobs.
+
+
+def _run(options: argparse.Namespace) -> int:
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        raise LabError("run needs a command after --")
+    if options.hosts is None:
+        return job(command, options.n)
+    up(options.hosts, options.mbit)
+    try:
+        return job(command, options.n)
+    finally:
+        down()
+
+
+def job(command: list[str], ranks: int | None = None) -> int:
+    """Run a command as one MPI job, its ranks on the hosts in turn; returns its status."""
+    hosts = host_count()
+    if not hosts:
+        raise LabError("there are no hosts: netlab.py up N, or give run --hosts N")
+    addresses = ",".join(f"{NETWORK}.{i + 1}" for i in range(hosts))
+    process = subprocess.Popen(
+        [
+            "ip", "netns", "exec", SWITCH, _mpiexec(), "-launcher", "ssh",
+            "-launcher-exec", str(LAUNCHER), "-localhost", f"{NETWORK}.{CONTROLLER}",
+            "-hosts", addresses, "-ppn", "1", "-n", str(ranks or hosts), *command,
+        ],
+        env={**os.environ, **environment()},
+    )  # fmt: skip
+    try:
+        return process.wait()
+    except BaseException:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=5)
+        process.kill()
+        raise
+    finally:
+        time.sleep(0.2)  # the proxies of mpiexec leave after it
+
+
+def environment() -> dict[str, str]:
+    """MPICH over TCP between hosts that share this machine's few cores."""
+    return {
+        "MPIR_CVAR_CH4_NETMOD": "ofi",
+        "FI_PROVIDER": "tcp",
+        "FI_TCP_IFACE": "eth0",
+        "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1",
+        "MPIR_CVAR_POLLS_BEFORE_YIELD": "10",
+    }
+
+
+def _mpiexec() -> str:
+    """MPICH's mpiexec beside this Python, or the one on the path."""
+    beside = Path(sys.executable).parent / "mpiexec"
+    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if not found:
+        raise LabError("mpiexec not found: pip install pycaffe_fire[mpi]")
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
