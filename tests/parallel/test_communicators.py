@@ -1,0 +1,183 @@
+"""Communicators between real processes: mpiexec runs this file as eight ranks, once for all tests.
+
+Ranks 0 .. p-1 form the communicator of a case; the sum over 8 leaves is compared with the canonical
+one, computed without any communicator.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pycaffe_fire.parallel.communicators import COMMUNICATORS
+from pycaffe_fire.parallel.tree import Node, PartialSums
+
+RANKS = (1, 2, 3, 4, 5, 8)
+LEAVES = 8
+SIZES = (1, 3, 1024, 100_003)  # one element, fewer than ranks, even pieces, uneven pieces
+WIRES = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}  # relative rounding
+CANONICAL = {"tree", "halving", "server"}
+IN_FLIGHT = 20  # sums started before the first is waited for
+
+Floats = NDArray[np.float32]
+
+
+class Case(NamedTuple):
+    name: str
+    ranks: int
+    wire: str
+    size: int
+
+
+CASES = [Case(*c) for c in itertools.product(COMMUNICATORS, RANKS, WIRES, SIZES)]
+
+
+# What every rank does.
+
+
+@functools.cache
+def leaf_values(leaf: int, size: int) -> Floats:
+    return np.random.default_rng([leaf, size]).standard_normal(size).astype(np.float32)
+
+
+def nodes_of(leaves: range, size: int) -> list[Node]:
+    sums = PartialSums(lambda a, b: np.add(a, b, out=a), lambda _: None)
+    sums.extend(Node(leaf, 1, leaf_values(leaf, size).copy()) for leaf in leaves)
+    return sums.nodes
+
+
+@functools.cache
+def canonical(size: int) -> tuple[Floats, Floats]:
+    """The sum over all leaves, and that of absolute values, which errors are relative to."""
+    absolute = sum(np.abs(leaf_values(leaf, size)) for leaf in range(LEAVES))
+    return nodes_of(range(LEAVES), size)[0].sum, np.asarray(absolute)
+
+
+def run_case(case: Case, comm: Any) -> dict[str, Any]:
+    communicator = COMMUNICATORS[case.name](comm, case.wire)
+    own = communicator.own_leaves(LEAVES)
+    got = communicator.all_sum(nodes_of(own, case.size))
+    want, scale = canonical(case.size)
+    return {
+        "same": len(set(comm.allgather(hashlib.sha256(got).hexdigest()))) == 1,
+        "canonical": bool(np.array_equal(got, want)),
+        "error": float(np.max(np.abs(got - want) / scale)),
+    }
+
+
+def run_many(name: str, comm: Any) -> bool:
+    """Are sums right that are under way at the same time and of unlike sizes?"""
+    communicator = COMMUNICATORS[name](comm)
+    own = communicator.own_leaves(LEAVES)
+    sizes = [1 + 997 * i for i in range(IN_FLIGHT)]
+    started = [nodes_of(own, size) for size in sizes]
+    for nodes in started:
+        communicator.start(nodes)
+    communicator.finish()
+    return not communicator.under_way and all(
+        np.allclose(nodes[0].sum, canonical(size)[0], atol=1e-5)
+        for nodes, size in zip(started, sizes, strict=True)
+    )
+
+
+def run_all_cases() -> None:
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+    results, many = [], {}
+    comms = {p: world.Split(0 if world.rank < p else MPI.UNDEFINED) for p in RANKS}
+    for case in CASES:
+        if world.rank < case.ranks:
+            results.append(run_case(case, comms[case.ranks]))
+        else:
+            results.append({})
+    for name in COMMUNICATORS:
+        right = run_many(name, comms[8]) and (world.rank > 4 or run_many(name, comms[5]))
+        many[name] = all(world.allgather(right))
+    if world.rank == 0:
+        print(json.dumps({"cases": results, "many": many}))
+
+
+# What pytest does.
+
+
+def mpiexec() -> str | None:
+    beside = Path(sys.executable).parent / "mpiexec"
+    return str(beside) if beside.exists() else shutil.which("mpiexec")
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, Any]:
+    if importlib.util.find_spec("mpi4py") is None or not mpiexec():
+        pytest.skip("mpi4py or mpiexec is missing: pip install pycaffe_fire[mpi]")
+    patient = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1", "MPIR_CVAR_POLLS_BEFORE_YIELD": "10"}
+    done = subprocess.run(
+        [str(mpiexec()), "-n", str(max(RANKS)), sys.executable, __file__],
+        env={**os.environ, **patient, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def of(results: dict[str, Any], name: str, wire: str | None = None) -> list[tuple[Case, Any]]:
+    pairs = zip(CASES, results["cases"], strict=True)
+    return [(c, r) for c, r in pairs if c.name == name and wire in (None, c.wire)]
+
+
+@pytest.mark.parametrize("name", list(COMMUNICATORS))
+def test_all_ranks_get_the_same_bits(results: dict[str, Any], name: str) -> None:
+    assert [case for case, result in of(results, name) if not result["same"]] == []
+
+
+@pytest.mark.parametrize("name", sorted(CANONICAL))
+def test_the_sum_is_the_canonical_one(results: dict[str, Any], name: str) -> None:
+    assert [c for c, r in of(results, name, "float32") if not r["canonical"]] == []
+
+
+def test_communicators_say_whether_their_sums_are_canonical() -> None:
+    assert {name for name in COMMUNICATORS if COMMUNICATORS[name].canonical} == CANONICAL
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("name", list(COMMUNICATORS))
+def test_the_sum_is_right_within_rounding(results: dict[str, Any], name: str, wire: str) -> None:
+    # Every number is rounded at most once per rank on its way and once at the end.
+    wrong = [
+        (case, result["error"])
+        for case, result in of(results, name, wire)
+        if not result["error"] <= (max(LEAVES, case.ranks) + 1) * WIRES[wire]
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("wire", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", sorted(CANONICAL | {"ring"}))
+def test_16_bits_really_travel(results: dict[str, Any], name: str, wire: str) -> None:
+    large = [r for c, r in of(results, name, wire) if c.ranks > 1 and c.size == max(SIZES)]
+    assert all(result["error"] > WIRES[wire] / 16 for result in large)
+
+
+@pytest.mark.parametrize("name", list(COMMUNICATORS))
+def test_several_sums_may_be_under_way(results: dict[str, Any], name: str) -> None:
+    assert results["many"][name]
+
+
+if __name__ == "__main__":
+    run_all_cases()
