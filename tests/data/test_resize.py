@@ -1,0 +1,96 @@
+"""Resizing against OpenCV's definition written out, against OpenCV if it is there, and itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pycaffe_fire.data.resize import AREA, CUBIC, LINEAR, NEAREST, resize
+from pycaffe_fire.errors import DataError
+
+RNG = np.random.default_rng(7)
+SIZES = [
+    (9, 7, 23, 17),
+    (40, 50, 32, 32),
+    (17, 33, 5, 9),
+    (30, 8, 7, 40),
+    (1, 6, 4, 3),
+    (5, 1, 2, 7),
+]
+
+
+def linear_by_hand(plane, height, width):
+    """One output pixel after the other, in integers."""
+    old_height, old_width = plane.shape
+    out = np.empty((height, width), np.uint8)
+
+    def place(i, old, new):
+        at = np.float32((i + 0.5) * (old / new) - 0.5)
+        whole = int(np.floor(at))
+        return whole, at - np.float32(whole)
+
+    def row(y, x):
+        left, part = place(x, old_width, width)
+        if left < 0 or left >= old_width - 1:
+            left, part = min(max(left, 0), old_width - 1), np.float32(0)
+        right = min(left + 1, old_width - 1)
+        weights = round(float((1 - part) * 2048)), round(float(part * 2048))
+        y = min(max(y, 0), old_height - 1)
+        return int(plane[y, left]) * weights[0] + int(plane[y, right]) * weights[1]
+
+    for y in range(height):
+        top, part = place(y, old_height, height)
+        above, below = round(float((1 - part) * 2048)), round(float(part * 2048))
+        for x in range(width):
+            total = (above * (row(top, x) >> 4) >> 16) + (below * (row(top + 1, x) >> 4) >> 16)
+            out[y, x] = (total + 2) >> 2
+    return out
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_linear_is_the_definition(size):
+    old, new = size[:2], size[2:]
+    image = RNG.integers(0, 256, (2, *old), dtype=np.uint8)
+    expected = np.stack([linear_by_hand(plane, *new) for plane in image])
+    assert np.array_equal(resize(image, *new), expected)
+
+
+@pytest.mark.parametrize("method", [LINEAR, CUBIC, AREA, NEAREST])
+@pytest.mark.parametrize("size", SIZES)
+def test_without_numba_the_same(monkeypatch, method, size):
+    pixels = RNG.integers(0, 256, (*size[:2], 3), dtype=np.uint8).transpose(2, 0, 1)  # interleaved
+    compiled = resize(pixels, *size[2:], method)
+    monkeypatch.setattr("pycaffe_fire.backend.compiled.numba", None)
+    assert np.array_equal(resize(np.ascontiguousarray(pixels), *size[2:], method), compiled)
+
+
+@pytest.mark.parametrize("method", [LINEAR, CUBIC, AREA, NEAREST])
+def test_against_opencv(method):
+    cv2 = pytest.importorskip("cv2")
+    code = {NEAREST: 0, LINEAR: 1, CUBIC: 2, AREA: 3}[method]
+    for old_height, old_width, height, width in [*SIZES, (64, 48, 32, 24), (30, 60, 10, 15)]:
+        image = RNG.integers(0, 256, (old_height, old_width, 3), dtype=np.uint8)
+        expected = cv2.resize(image, (width, height), interpolation=code).transpose(2, 0, 1)
+        got = resize(image.transpose(2, 0, 1), height, width, method)
+        error = np.abs(got.astype(int) - expected)
+        # OpenCV's own cubic and area round differently on different processors.
+        assert error.max() <= (0 if method in (LINEAR, NEAREST) else 1)
+
+
+def test_halving_is_the_mean_of_four():
+    image = np.array([[[0, 1, 10, 20], [2, 3, 30, 43]]], np.uint8)
+    assert resize(image, 1, 2).tolist() == [[[2, 26]]]
+
+
+def test_constant_pictures_stay_constant():
+    image = np.full((1, 13, 21), 201, np.uint8)
+    for method in (LINEAR, CUBIC, AREA, NEAREST):
+        for size in ((5, 40), (26, 42), (13, 7), (3, 3)):
+            assert (resize(image, *size, method) == 201).all()
+
+
+def test_same_size_is_untouched_and_floats_are_refused():
+    image = RNG.integers(0, 256, (3, 5, 6), dtype=np.uint8)
+    assert resize(image, 5, 6) is image
+    with pytest.raises(DataError, match="only 8-bit"):
+        resize(image.astype(np.float32), 2, 2)
