@@ -27,6 +27,10 @@ def main() -> None:
         module = importlib.import_module(f"cupy.{path}") if path != "cuda.cublas" else cublas()
         api[path] = names(module)
         signatures |= {f"{path}.{n}": signature(getattr(module, n)) for n in api[path]}
+    # Loaded when first asked for, so dir() does not show them.
+    api["cuda"] += [
+        n for n in ("cublas", "nccl") if hasattr(importlib.import_module("cupy.cuda"), n)
+    ]
     for path in CLASSES:
         kind = find(cupy, path)
         api[path] = names(kind)

@@ -49,6 +49,7 @@ from .weighted_sum import WeightedSum
 __all__ = ["CudaBackend", "probe"]
 
 SQUARES_CHUNK = 65536
+MOST_DOUBTS = 512  # conditions that may wait for somebody to look
 
 
 class CudaBackend(NumPyBackend):
@@ -136,16 +137,21 @@ class CudaBackend(NumPyBackend):
     # Numbers and doubts that wait until somebody looks.
 
     def total(self, values: Array) -> Any:
-        return Later(0.0, ((1.0, Scalar(values.sum())),))
+        return Later(0.0, ((1.0, Scalar(values.sum(), self.confirm)),))
 
     def require(self, condition: Array, complain: Callable[[], None]) -> None:
         self._doubts.append((condition, complain))
+        if len(self._doubts) >= MOST_DOUBTS:
+            self.confirm()
 
     def confirm(self) -> None:
         """Raise the complaint of the first condition that did not hold since the last look."""
         doubts, self._doubts = self._doubts, []
-        for condition, complain in doubts:
-            if not bool(condition.get()):
+        if not doubts:
+            return
+        held = self.xp.stack([condition for condition, _ in doubts]).get()
+        for good, (_, complain) in zip(held, doubts, strict=True):
+            if not good:
                 complain()
 
     def uniform(self, draw: Draw, samples: int, n: int) -> Array:

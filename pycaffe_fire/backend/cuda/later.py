@@ -7,16 +7,17 @@ can be added, scaled and averaged, and becomes a float when it is shown.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 MOST_TERMS = 256  # a sum that grows without anybody looking is read when it gets this long
 
 
 class Scalar:
-    """One number in device memory, read at most once."""
+    """One number in device memory, read at most once; `then` is called after reading it."""
 
-    def __init__(self, array: Any) -> None:
-        self._array = array
+    def __init__(self, array: Any, then: Callable[[], None]) -> None:
+        self._array, self._then = array, then
         self._value: float | None = None
 
     @property
@@ -28,6 +29,7 @@ class Scalar:
         if self._value is None:
             self._value = float(self._array.get())
             self._array = None
+            self._then()
         return self._value
 
 

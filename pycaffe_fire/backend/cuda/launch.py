@@ -74,6 +74,10 @@ def _catalogue() -> dict[str, tuple[str, tuple[Parameter, ...]]]:
     return found
 
 
+def kernel_names() -> tuple[str, ...]:
+    return tuple(sorted(_catalogue()))
+
+
 def _parameter(text: str) -> Parameter:
     kind, name = text.replace("*", " * ").rsplit(maxsplit=1)
     base = " ".join(word for word in kind.split() if word not in ("const", "*"))

@@ -1,0 +1,66 @@
+"""NVRTC, NVIDIA's runtime compiler, through ctypes: compiles CUDA C for devices that are not there.
+
+The wheel nvidia-cuda-nvrtc (part of the `test` extra) is enough; no driver, no CuPy.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from functools import cache
+from pathlib import Path
+
+
+class CompileError(Exception):
+    """The compiler's log."""
+
+
+@cache
+def find() -> Path | None:
+    """The library of an installed wheel, of CUDA 13 or 12."""
+    spec = importlib.util.find_spec("nvidia")
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    found = [
+        path
+        for folder in folders
+        for pattern in ("cu13/lib/libnvrtc.so.*", "cuda_nvrtc/lib/libnvrtc.so.*")
+        for path in sorted(Path(folder).glob(pattern))
+    ]
+    return found[0] if found else None
+
+
+class Compiler:
+    def __init__(self, path: Path) -> None:
+        self._library = ctypes.CDLL(str(path))
+
+    def _call(self, name: str, *arguments: object) -> int:
+        return int(getattr(self._library, f"nvrtc{name}")(*arguments))
+
+    def architectures(self) -> list[int]:
+        count = ctypes.c_int()
+        self._call("GetNumSupportedArchs", ctypes.byref(count))
+        found = (ctypes.c_int * count.value)()
+        self._call("GetSupportedArchs", found)
+        return list(found)
+
+    def compile(self, source: str, architecture: int, options: tuple[str, ...]) -> bytes:
+        """The machine code for sm_<architecture>."""
+        program = ctypes.c_void_p()
+        self._call(
+            "CreateProgram", ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None
+        )
+        try:
+            flags = [*options, f"-arch=sm_{architecture}"]
+            array = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
+            if self._call("CompileProgram", program, len(flags), array):
+                raise CompileError(self._text(program, "ProgramLog").decode())
+            return self._text(program, "CUBIN")
+        finally:
+            self._call("DestroyProgram", ctypes.byref(program))
+
+    def _text(self, program: ctypes.c_void_p, what: str) -> bytes:
+        size = ctypes.c_size_t()
+        self._call(f"Get{what}Size", program, ctypes.byref(size))
+        buffer = ctypes.create_string_buffer(size.value)
+        self._call(f"Get{what}", program, buffer)
+        return buffer.raw

@@ -1,0 +1,49 @@
+"""All kernels compile for real devices, with the options that CuPy adds to ours."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from nvrtc import CompileError, Compiler, find
+
+from pycaffe_fire.backend.cuda.launch import KERNELS, OPTIONS, files, kernel_names, source_of
+
+ARCHITECTURES = (75, 80, 90, 100)
+CUPY_OPTIONS = ("-ftz=true", "--device-as-default-execution-space")
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Compiler:
+    path = find()
+    if path is None:
+        pytest.skip("the wheel nvidia-cuda-nvrtc is not installed")
+    return Compiler(path)
+
+
+def everything() -> str:
+    """One source, because starting the compiler takes most of its time."""
+    names = [path.name for path in sorted(KERNELS.glob("*.cuh"))] + [f"{f}.cu" for f in files()]
+    names.remove("common.cuh")
+    parts = [(KERNELS / name).read_text() for name in ("common.cuh", *names)]
+    return "".join(
+        f'#line 1 "{name}"\n{part}\n'
+        for name, part in zip(("common.cuh", *names), parts, strict=True)
+    )
+
+
+def test_compiles_for_every_generation(compiler: Compiler) -> None:
+    known = compiler.architectures()
+    wanted = sorted({min(known), *(a for a in ARCHITECTURES if a in known)})
+    with ThreadPoolExecutor(2) as pool:
+        options = (*OPTIONS, *CUPY_OPTIONS)
+        codes = list(pool.map(lambda a: compiler.compile(everything(), a, options), wanted))
+    for code in codes:
+        assert code.startswith(b"\x7fELF")
+        assert [name for name in kernel_names() if name.encode() not in code] == []
+
+
+def test_a_wrong_kernel_is_found_out(compiler: Compiler) -> None:
+    broken = source_of("relu").replace("rectified(x[i]", "rectified(z[i]")
+    with pytest.raises(CompileError, match='"z" is undefined'):
+        compiler.compile(broken, 80, OPTIONS)
