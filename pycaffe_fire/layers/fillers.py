@@ -72,7 +72,8 @@ def xavier(shape: tuple[int, ...], param: Any, key: int) -> Floats:
 def msra(shape: tuple[int, ...], param: Any, key: int) -> Floats:
     """Normal with variance 2/n (He et al.)."""
     std = sqrt(2.0 / _fan(shape, param.variance_norm))
-    return np.float32(std) * normal(key, 0, 0, prod(shape))
+    values: Floats = np.float32(std) * normal(key, 0, 0, prod(shape))
+    return values
 
 
 @FILLERS.register("positive_unitball")
