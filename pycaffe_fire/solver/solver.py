@@ -35,6 +35,7 @@ from .events import (
 from .nets import FoundNet, find_test_nets, find_train_net, read_param
 from .rates import learning_rate, passed_steps
 from .rules import RULES
+from .snapshots import beside
 from .timing import Stopwatch
 
 log = logging.getLogger("pycaffe_fire")
@@ -313,7 +314,7 @@ class Solver:
             tensor.host[...] = array.reshape(tensor.shape)
             tensor.sync()
         if state.learned_net:
-            self.load_weights(_beside(state.learned_net, path))
+            self.load_weights(beside(state.learned_net, path))
         self.iter = state.iter
 
     def close(self) -> None:
@@ -339,12 +340,6 @@ def recorded_run(path: str) -> dict[str, int]:
         raise WeightsError(
             f"{path}: what it records about its run is damaged; resume from another snapshot"
         ) from None
-
-
-def _beside(model: str, state: str) -> str:
-    """The weights a state names: as named, or next to the state if it was moved."""
-    moved = os.path.join(os.path.dirname(state), os.path.basename(model))
-    return moved if not os.path.exists(model) and os.path.exists(moved) else model
 
 
 def _make_folder(path: str) -> None:
