@@ -121,6 +121,7 @@ class LevelDatabase(Database):
 
     def __init__(self, path: str) -> None:
         plyvel = import_plyvel(path)
+        self._error: type[Exception] = plyvel.Error
         self._folder = tempfile.TemporaryDirectory(prefix="pycaffe_fire-leveldb-")
         for entry in sorted(os.scandir(path), key=lambda e: e.name):
             target = os.path.join(self._folder.name, entry.name)
@@ -132,8 +133,9 @@ class LevelDatabase(Database):
             self._db = plyvel.DB(self._folder.name)
             count = sum(1 for _ in self._db.iterator(include_value=False))
         except plyvel.Error as error:
-            text = str(error).replace(self._folder.name, path)
-            raise DataError(f"{path}: cannot be read as LevelDB: {text}") from None
+            raise DataError(
+                f"{path}: cannot be read as LevelDB: {self._reason(error, path)}"
+            ) from None
         super().__init__(path, count)
 
     def _walk(self, after: bytes | None) -> Iterator[bytes]:
@@ -144,7 +146,18 @@ class LevelDatabase(Database):
         )
 
     def _get(self, key: bytes) -> Any:
-        return self._db.get(key)
+        try:
+            return self._db.get(key, verify_checksums=True)
+        except self._error as error:
+            name = key.decode(errors="replace")
+            raise DataError(
+                f"{self.path}, record {name!r}: is damaged: {self._reason(error, self.path)}"
+            ) from None
+
+    def _reason(self, error: Exception, path: str) -> str:
+        text = error.args[0] if error.args else ""
+        text = text.decode(errors="replace") if isinstance(text, bytes) else str(error)
+        return text.replace(self._folder.name, path)
 
 
 def import_plyvel(path: str) -> Any:

@@ -177,6 +177,34 @@ def test_leveldb(golden):
         open_database("gray_lmdb", "LEVELDB")
 
 
+@pytest.mark.parametrize(
+    "file, size, message",
+    [
+        ("000005.ldb", 20000, "000005.ldb"),
+        ("000005.ldb", None, "missing files; e.g.: raw_leveldb/000005.ldb"),
+        ("MANIFEST-000009", 0, "Corruption"),
+        ("CURRENT", 0, "CURRENT file does not end with newline"),
+    ],
+)
+def test_damaged_leveldb(golden, file, size, message):
+    pytest.importorskip("plyvel")
+    path = golden / "raw_leveldb" / file
+    path.unlink() if size is None else path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(DataError, match=f"raw_leveldb: cannot be read as LevelDB: .*{message}"):
+        open_database("raw_leveldb", "LEVELDB")
+
+
+def test_damaged_leveldb_record(golden):
+    pytest.importorskip("plyvel")
+    path = golden / "raw_leveldb" / "000005.ldb"
+    content = bytearray(path.read_bytes())
+    content[5000] ^= 255
+    path.write_bytes(content)
+    database = open_database("raw_leveldb", "LEVELDB")
+    with pytest.raises(DataError, match="record '00000000_images/00.png': is damaged: Corruption"):
+        database.record(0)
+
+
 def test_leveldb_without_plyvel(golden, monkeypatch):
     monkeypatch.setitem(sys.modules, "plyvel", None)
     with pytest.raises(DataError, match="pycaffe_fire.leveldb."):

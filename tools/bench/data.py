@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -113,16 +114,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_databases(folder, options.records)
+        batch, seconds = options.batch, options.seconds
         for threads in options.threads:
-
-            def loading(kind: str, threads: int = threads) -> Callable[[], float]:
-                return lambda: loader_rate(folder / kind, options.batch, threads, options.seconds)
-
             raw, jpeg, decoder = medians(
                 options.rounds,
-                loading("raw"),
-                loading("jpeg"),
-                lambda threads=threads: decoder_rate(folder / "jpeg", threads, options.seconds),
+                partial(loader_rate, folder / "raw", batch, threads, seconds),
+                partial(loader_rate, folder / "jpeg", batch, threads, seconds),
+                partial(decoder_rate, folder / "jpeg", threads, seconds),
             )
             print(f"{threads} threads, 256x256x3 -> 227 crop and mirror, images/s:")
             print(f"  raw {raw:,.0f}")
