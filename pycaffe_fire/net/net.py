@@ -173,11 +173,11 @@ class Net(Wiring):
         first = self._index(start) if start is not None else 0
         last = self._index(end) if end is not None else len(self.layers) - 1
         wanted = {*(self.tops_of(end) if end is not None else self.outputs), *(blobs or ())}
-        self._before_run()
+        self.before_run()
         self.run_forward(first, last)
         if self._standalone and first == 0:
             self.context.step += 1
-        self._after_run()
+        self.after_run()
         return {name: self._blob(name).data for name in sorted(wanted)}
 
     def backward(
@@ -192,9 +192,9 @@ class Net(Wiring):
         first = self._index(start) if start is not None else len(self.layers) - 1
         last = self._index(end) if end is not None else 0
         names = [b.name for b in self.bottoms[last]] if end is not None else self.inputs
-        self._before_run()
+        self.before_run()
         self.run_backward(first, last)
-        self._after_run()
+        self.after_run()
         return {name: self._blob(name).diff for name in sorted({*names, *(diffs or ())})}
 
     def _set(
@@ -218,11 +218,13 @@ class Net(Wiring):
                 )
             target[...] = array.reshape(target.shape)
 
-    def _before_run(self) -> None:
+    def before_run(self) -> None:
+        """Believe what was written into arrays that the caller holds."""
         for tensor in list(self.backend.exported):
             tensor.before_run()
 
-    def _after_run(self) -> None:
+    def after_run(self) -> None:
+        """Bring arrays that the caller holds up to date."""
         for tensor in list(self.backend.exported):
             tensor.after_run()
 
@@ -245,6 +247,7 @@ class Net(Wiring):
     def copy_from(self, path: str) -> None:
         """Copy weights by layer name from a .caffemodel; layers the net lacks are ignored."""
         mine = {layer.name: layer for layer in reversed(self.layers)}
+        fitting: list[tuple[Blob, Array]] = []
         problems = []
         for source in schema.read_weights(path):
             layer = mine.get(source.name)
@@ -265,16 +268,18 @@ class Net(Wiring):
                         f"{list(blob.shape)} in the net"
                     )
                 else:
-                    self.backend.face(blob).data[...] = array.reshape(blob.shape)
+                    fitting.append((blob, array))
         if problems:
             raise WeightsError(
                 f"{path} does not fit the net: {'; '.join(problems)}. To learn such a layer anew, "
                 f"rename it in the prototxt"
             )
+        for blob, array in fitting:
+            self.backend.face(blob).data[...] = array.reshape(blob.shape)
 
     def save(self, path: str, diffs: bool = False) -> None:
         """Write all weights to a .caffemodel (or .h5) that Caffe reads too."""
-        schema.write_weights(path, self.to_proto(), self.layer_weights(), diffs)
+        schema.write_weights(path, self.to_proto(), self.layer_weights(diffs), diffs)
 
     def to_proto(self) -> Any:
         """The net as it runs, without weights."""
@@ -282,12 +287,12 @@ class Net(Wiring):
         param.CopyFrom(self.param)
         return param
 
-    def layer_weights(self) -> list[Any]:
+    def layer_weights(self, diffs: bool = False) -> list[Any]:
         """Every layer with its weight arrays, for writing."""
         faces = [[self.backend.face(blob) for blob in layer.blobs] for layer in self.layers]
         return [
             schema.LayerWeights(
-                layer.name, layer.type, [b.data for b in blobs], [b.diff for b in blobs]
+                layer.name, layer.type, [b.data for b in blobs], [b.diff for b in blobs if diffs]
             )
             for layer, blobs in zip(self.layers, faces, strict=True)
         ]

@@ -80,6 +80,8 @@ class Exchange:
         self._submitted = 0
         self._error = None
         self._done.clear()
+        if not self.buckets:  # nothing learns
+            self._done.set()
 
     def report(self, net: int, layer: int) -> list[Bucket]:
         """Net number `net` has done `layer` backward; returns the buckets it completed by that."""

@@ -70,6 +70,7 @@ class Leaves:
 
     def run(self, iteration: int, collect: bool = False) -> tuple[float, list[Output]]:
         """One iteration's gradients, summed over passes and leaves; returns loss and outputs."""
+        self.net.parameters.settle_weights()  # before threads share them
         self._held = [[] for _ in self.nets]
         if self.exchange is not None:
             self.exchange.begin()

@@ -11,6 +11,8 @@ from ..registry import Registry
 
 Policy = Callable[[Any, int], float]
 
+FLAT = 700.0  # exp of more overflows; a rate divided by exp of this is zero in float32
+
 POLICIES: Registry[Policy] = Registry("lr_policy", SolverError)
 
 
@@ -62,7 +64,8 @@ def poly(param: Any, iteration: int) -> float:
 @POLICIES.register("sigmoid")
 def sigmoid(param: Any, iteration: int) -> float:
     """base_lr / (1 + exp(-gamma * (iter - stepsize)))"""
-    return float(param.base_lr / (1 + exp(-param.gamma * (iteration - param.stepsize))))
+    exponent = -param.gamma * (iteration - param.stepsize)
+    return float(param.base_lr / (1 + exp(min(exponent, FLAT))))
 
 
 def learning_rate(param: Any, iteration: int) -> float:

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
+from math import prod
 from typing import Any
 
 from .. import schema
@@ -62,7 +63,7 @@ class Solver:
         communicator: Communicator | None = None,
         leaves: int = 1,
         seed: int | None = None,
-        level: int = 0,
+        level: int | None = None,
         stages: Iterable[str] = (),
         share_gradients: bool = False,
         observers: Iterable[Observer] = (),
@@ -78,7 +79,9 @@ class Solver:
         self.seed = seed if seed is not None else seed_for(self.param.random_seed)
         self.backend = backend or default_backend()
         self.communicator = communicator or SerialCommunicator()
-        state = schema.NetState(level=level, stage=list(stages))
+        state = schema.NetState(stage=list(stages))
+        if level is not None:  # else the solver's train_state decides
+            state.level = level
         if log.isEnabledFor(logging.INFO):
             log.info("Initializing solver from parameters: \n%s", schema.to_text(self.param))
         train = find_train_net(self.param, state)
@@ -163,7 +166,9 @@ class Solver:
     def step(self, iterations: int) -> None:
         """Train this many iterations, stopping early only if asked to."""
         stop = self.iter + iterations
+        self.stopped_early = False
         self._losses.clear()
+        self.net.before_run()
         while self.iter < stop and not self.stopped_early:
             p = self.param
             if p.test_interval and self.iter % p.test_interval == 0:
@@ -173,6 +178,7 @@ class Solver:
                     break
             self._iterate()
             self._obey(snapshot_due=bool(p.snapshot) and self.iter % p.snapshot == 0)
+        self.net.after_run()
 
     def _obey(self, snapshot_due: bool = False) -> None:
         """Do what is due and what was asked from outside since the last look."""
@@ -304,17 +310,20 @@ class Solver:
                 f'"{self.param.type}" on this net needs {count * len(self.history)}; was it '
                 f"written by another solver type or net?"
             )
-        for i, array in enumerate(state.history):
-            tensor = parameters.like(i % count, self.history[i // count])
-            if array.size != tensor.host.size:
+        slots = [
+            parameters.like(i, slot) for slot in self.history for i in range(len(parameters.items))
+        ]
+        for i, (array, tensor) in enumerate(zip(state.history, slots, strict=True)):
+            if array.size != prod(tensor.shape):
                 raise WeightsError(
                     f"{path}: history blob {i} has shape {list(array.shape)}, but parameter "
                     f"{parameters.items[i % count].name} has {list(tensor.shape)}"
                 )
+        if state.learned_net:
+            self.net.copy_from(beside(state.learned_net, path))
+        for array, tensor in zip(state.history, slots, strict=True):
             tensor.host[...] = array.reshape(tensor.shape)
             tensor.sync()
-        if state.learned_net:
-            self.load_weights(beside(state.learned_net, path))
         self.iter = state.iter
 
     def close(self) -> None:
