@@ -1,0 +1,129 @@
+"""The cost model: the published formulas, what overlap can hide, and the paper's own rows."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from pycaffe_fire.errors import SolverError
+from pycaffe_fire.parallel.cost import (
+    ALGORITHMS,
+    NETWORKS,
+    PAPER_ROWS,
+    Network,
+    PaperRow,
+    Profile,
+    Slice,
+    iteration,
+    predict_paper,
+    scaling,
+)
+
+WIRE = Network("wire", 0.0, 1e8)
+ADDS_FREE = Profile("net", 1e8, 0.01, sum_rate=math.inf)
+
+
+# Multiples of |W| / bandwidth, the paper's measure.
+@pytest.mark.parametrize(
+    ("algorithm", "p", "units"),
+    [
+        ("server", 2, 2), ("server", 128, 254), ("tree", 2, 2), ("tree", 8, 6), ("tree", 128, 14),
+        ("tree", 5, 6), ("halving", 2, 1), ("halving", 128, 1.984375), ("ring", 128, 1.984375),
+    ],
+)  # fmt: skip
+def test_volumes(algorithm: str, p: int, units: float) -> None:
+    predicted = iteration(ADDS_FREE, WIRE, algorithm, p, 1, overlap=False)
+    assert predicted.communication == pytest.approx(units)
+    assert predicted.total == pytest.approx(0.01 + units)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "p", "steps"), [("server", 8, 14), ("tree", 8, 6), ("halving", 8, 6)]
+)
+def test_latency_counts_once_per_step(algorithm: str, p: int, steps: int) -> None:
+    tiny = Profile("tiny", 4, 0.01)
+    predicted = iteration(tiny, Network("slow", 1.0, 1e12), algorithm, p, 1)
+    assert predicted.communication == pytest.approx(steps)
+
+
+def test_one_node_does_not_communicate() -> None:
+    for algorithm in ALGORITHMS:
+        assert iteration(ADDS_FREE, WIRE, algorithm, 1, 32).total == pytest.approx(0.32)
+
+
+def test_adding_takes_time() -> None:
+    slow = Profile("net", 1e8, 0.01, sum_rate=1e8)
+    fast, slowed = (iteration(p, WIRE, "tree", 8, 1).communication for p in (ADDS_FREE, slow))
+    assert slowed - fast == pytest.approx(3)
+
+
+def test_overlap_hides_what_is_ready_early() -> None:
+    # Backward takes 2 s; the first half of the gradient is ready after 1 s and takes 0.5 s.
+    slices = (Slice(5e7, 0.5), Slice(5e7, 1.0))
+    profile = Profile("net", 1e8, 0.03, slices=slices, sum_rate=math.inf)
+    hidden = iteration(profile, WIRE, "halving", 2, 100)
+    plain = iteration(profile, WIRE, "halving", 2, 100, overlap=False)
+    assert plain.exposed == pytest.approx(1.0)
+    assert hidden.exposed == pytest.approx(0.5)
+    assert hidden.compute == plain.compute == pytest.approx(3.0)
+
+
+def test_a_gradient_that_comes_last_cannot_be_hidden() -> None:
+    late = Profile("net", 1e8, 0.03, slices=(Slice(1e8, 1.0),), sum_rate=math.inf)
+    assert iteration(late, WIRE, "halving", 2, 100).exposed == pytest.approx(1.0)
+
+
+def test_a_link_busy_both_ways_may_be_slower() -> None:
+    link = Network("half duplex", 0.0, 1e8, both_ways=5e7)
+    assert iteration(ADDS_FREE, link, "ring", 2, 1, overlap=False).exposed == pytest.approx(2)
+    assert iteration(ADDS_FREE, link, "tree", 2, 1, overlap=False).exposed == pytest.approx(2)
+
+
+def test_scaling_of_a_global_batch_ends_where_samples_do() -> None:
+    points = scaling(ADDS_FREE, NETWORKS["10gbe"], "halving", 16, [1, 2, 4, 8, 16, 32])
+    assert [point.nodes for point in points] == [1, 2, 4, 8, 16]
+    assert points[0].speedup == pytest.approx(1)
+    assert points[-1].samples == 1
+
+
+def test_a_whole_batch_on_every_node_scales_further() -> None:
+    nodes = [1, 8, 64]
+    shared, own = (
+        scaling(ADDS_FREE, NETWORKS["10gbe"], "halving", 64, nodes, per_rank=per_rank)
+        for per_rank in (False, True)
+    )
+    assert own[-1].samples == 64
+    assert own[-1].efficiency > shared[-1].efficiency
+    assert own[-1].efficiency <= 1
+
+
+def test_better_networks_and_algorithms_are_faster() -> None:
+    googlenet = Profile("GoogLeNet", 53.5e6, 0.02)
+    names = ["1gbe", "10gbe", "25gbe", "100gbe", "infiniband"]
+    by_network = [iteration(googlenet, NETWORKS[n], "tree", 32, 8).total for n in names]
+    assert by_network == sorted(by_network, reverse=True)
+    by_algorithm = [
+        iteration(googlenet, NETWORKS["1gbe"], a, 32, 8).total
+        for a in ("server", "tree", "halving")
+    ]
+    assert by_algorithm == sorted(by_algorithm, reverse=True)
+
+
+def test_unknown_names_are_errors() -> None:
+    with pytest.raises(SolverError, match="known: server, tree, halving, ring"):
+        iteration(ADDS_FREE, WIRE, "gossip", 8, 1)
+    with pytest.raises(SolverError, match="unknown network"):
+        NETWORKS["token ring"]
+
+
+@pytest.mark.parametrize("row", PAPER_ROWS, ids=lambda r: f"{r.net.name}-{r.gpus}-{r.batch}")
+def test_the_papers_hours_within_7_percent(row: PaperRow) -> None:
+    hours, _ = predict_paper(row)
+    assert hours == pytest.approx(row.hours, rel=0.07)
+
+
+@pytest.mark.parametrize("row", [row for row in PAPER_ROWS if row.gpus == 128])
+def test_the_papers_headline_speedups_within_5_percent(row: PaperRow) -> None:
+    _, speedup = predict_paper(row)
+    assert speedup == pytest.approx(row.speedup, rel=0.05)
