@@ -1,4 +1,4 @@
-"""Finding the snapshot to go on from: the newest that is complete, and why others were not taken."""
+"""Finding the snapshot to go on from: the newest complete one, and why newer ones are not."""
 
 from __future__ import annotations
 
