@@ -60,7 +60,7 @@ def tiny(tmp_path):
 
 def samples(timing, *rows):
     return [
-        timing.Sample({"forward": forward, "backward": backward}, foreign)
+        timing.Sample({"forward": forward, "backward": backward}, 2 * forward, foreign)
         for forward, backward, foreign in rows
     ]
 
@@ -70,8 +70,8 @@ def test_disturbed_samples_do_not_count(bench):
     taken = samples(timing, (1, 3, 0.0), (9, 9, 0.5), (2, 2, 0.05), (2, 4, 0.01))
     result = timing.summarize(taken, want=3, tolerance=0.06)
     assert (result.samples, result.clean, result.foreign) == (3, 3, 0.05)
-    assert result.median == {"forward": 2, "backward": 3, "pass": 4, "step": 4}
-    assert result.minimum == {"forward": 1, "backward": 2, "pass": 4, "step": 4}
+    assert result.median == {"forward": 2, "backward": 3, "pass": 4, "step": 4, "cpu": 4}
+    assert result.minimum == {"forward": 1, "backward": 2, "pass": 4, "step": 4, "cpu": 2}
 
 
 def test_too_few_clean_samples_fall_back_to_the_least_disturbed(bench):
@@ -84,7 +84,7 @@ def test_too_few_clean_samples_fall_back_to_the_least_disturbed(bench):
 
 def test_the_step_has_the_update_in_it(bench):
     timing = bench("timing")
-    sample = timing.Sample({"forward": 1.0, "backward": 2.0, "update": 0.5}, 0.0)
+    sample = timing.Sample({"forward": 1.0, "backward": 2.0, "update": 0.5}, 7.0, 0.0)
     result = timing.summarize([sample], want=1, tolerance=0.06)
     assert (result.median["pass"], result.median["step"]) == (3.0, 3.5)
 
@@ -97,7 +97,7 @@ class Scripted:
 
     def ask(self, command):
         self.asked += 1
-        return {"phases": {"forward": 1.0, "backward": 1.0}, "foreign": self.foreign}
+        return {"phases": {"forward": 1.0, "backward": 1.0}, "cpu": 2.0, "foreign": self.foreign}
 
 
 def test_contenders_take_turns_and_a_busy_machine_ends_at_the_limit(bench, monkeypatch):
@@ -190,8 +190,8 @@ def test_it_runs_and_writes_its_figures(bench, tiny, tmp_path, monkeypatch, capf
 
 def test_the_profile_names_every_layer_that_costs(bench, tiny, capfd, tmp_path):
     target = tmp_path / "profile.json"
-    run = [tiny, "--threads", "1", "--repeat", "2", "--profile", "--json", str(target)]
-    assert bench("train").main(run) == 0
+    run = [tiny, "--threads", "1", "--repeat", "2", "--limit", "0", "--profile"]
+    assert bench("train").main([*run, "--json", str(target)]) == 0
     timed = {row[0]: row[2] for row in json.loads(target.read_text())["layers"]}
     assert timed["conv"] > 0 and timed["fc"] > 0 and timed["relu"] == 0
     assert "by type" in capfd.readouterr().out

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from timing import BenchError, Repeater, Stopwatch, forget_peak_memory, peak_memory, serve
+from timing import (
+    BenchError,
+    Repeater,
+    Stopwatch,
+    forget_peak_memory,
+    peak_memory,
+    serve,
+    wait_for_quiet,
+)
 
 from pycaffe_fire import Net, schema
 from pycaffe_fire.backend import cpu_backend
@@ -16,6 +25,7 @@ from pycaffe_fire.layers.base import Layer
 from pycaffe_fire.net.synthetic import class_counts
 from pycaffe_fire.solver import Solver
 
+PHASES = ("forward", "backward")
 SEED = 1  # every process fills the same weights
 
 
@@ -114,37 +124,39 @@ class FireNet:
             "file": f"{folder}/weights.f32",
         }  # fmt: skip
 
-    def profile(self, repeats: int) -> dict[str, Any]:
-        """Least seconds of each layer's forward and backward, and of the whole pass."""
+    def profile(self, repeats: int, tolerance: float, limit: float) -> dict[str, Any]:
+        """Least seconds of each layer's forward and backward, and of what lies between them."""
         clocks = [LayerClock(layer) for layer in self.net.layers]
-        whole: list[dict[str, float]] = []
+        between: list[list[float]] = []
+        until = time.monotonic() + limit
         for _ in range(repeats):
+            wait_for_quiet(tolerance, until)
             watch = Stopwatch()
             self.step(watch)
-            whole.append(watch.phases)
+            inside = [sum(clock.last[phase] for clock in clocks) for phase in PHASES]
+            between.append([watch.phases[p] - i for p, i in zip(PHASES, inside, strict=True)])
         return {
-            "layers": [[c.layer.name, c.layer.type, c.forward, c.backward] for c in clocks],
-            "forward": min(phases["forward"] for phases in whole),
-            "backward": min(phases["backward"] for phases in whole),
+            "layers": [[c.layer.name, c.layer.type, *c.least.values()] for c in clocks],
+            "between": [min(column) for column in zip(*between, strict=True)],
         }
 
 
 class LayerClock:
-    """Keeps the shortest time of a layer's forward and backward; a fused layer stays at 0."""
+    """The last and the shortest time of a layer's phases; what another layer does for it is 0."""
 
     def __init__(self, layer: Layer) -> None:
         self.layer = layer
-        self.forward = self.backward = 0.0
-        for phase in ("forward", "backward"):
+        self.last = dict.fromkeys(PHASES, 0.0)
+        self.least = dict.fromkeys(PHASES, 0.0)
+        for phase in PHASES:
             setattr(layer, phase, self._timed(phase, getattr(layer, phase)))
 
     def _timed(self, phase: str, run: Callable[..., None]) -> Callable[..., None]:
         def timed(*arguments: Any) -> None:
-            watch = Stopwatch()
+            began = time.perf_counter()
             run(*arguments)
-            watch.lap(phase)
-            seconds = watch.phases[phase]
-            setattr(self, phase, min(getattr(self, phase) or seconds, seconds))
+            seconds = self.last[phase] = time.perf_counter() - began
+            self.least[phase] = min(self.least[phase] or seconds, seconds)
 
         return timed
 

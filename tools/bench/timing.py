@@ -30,13 +30,17 @@ class BenchError(Exception):
 
 @dataclass(frozen=True)
 class Sample:
-    """Seconds per phase of one step, and the share of all cores that others used meanwhile."""
+    """Seconds per phase of one step, CPU seconds of the step over all threads, and the share of
+    all cores that others used meanwhile."""
 
     phases: dict[str, float]
+    cpu: float
     foreign: float
 
     def of(self, phase: str) -> float:
-        """A phase, or one of the sums `pass` (forward and backward) and `step` (everything)."""
+        """A phase, `cpu`, or one of the sums `pass` (forward, backward) and `step` (all)."""
+        if phase == "cpu":
+            return self.cpu
         if phase == "pass":
             return self.phases["forward"] + self.phases["backward"]
         return sum(self.phases.values()) if phase == "step" else self.phases[phase]
@@ -61,7 +65,7 @@ def least_disturbed(samples: Sequence[Sample], want: int, tolerance: float) -> l
 
 def summarize(samples: Sequence[Sample], want: int, tolerance: float) -> Summary:
     used = least_disturbed(samples, want, tolerance)
-    phases = [*used[0].phases, "pass", "step"]
+    phases = [*used[0].phases, "pass", "step", "cpu"]
     return Summary(
         median={p: statistics.median(s.of(p) for s in used) for p in phases},
         minimum={p: min(s.of(p) for s in used) for p in phases},
@@ -128,7 +132,8 @@ class Repeater:
             self._step(watch)
         seconds, own = time.perf_counter() - began, time.process_time() - cpu
         phases = {phase: total / self._count for phase, total in watch.phases.items()}
-        return {"phases": phases, "foreign": _foreign_share(busy, own, seconds)}
+        foreign = _foreign_share(busy, own, seconds)
+        return {"phases": phases, "cpu": own / self._count, "foreign": foreign}
 
 
 # Contenders, seen from the bench.

@@ -196,7 +196,7 @@ def _race(net: Any, options: argparse.Namespace, folder: Path, stack: ExitStack)
 
 
 def _print_table(results: dict[str, Summary], peaks: dict[str, int], batch: int) -> None:
-    phases = ("forward", "backward", "pass", "update", "step")
+    phases = ("forward", "backward", "pass", "update", "step", "cpu")
     print(f"{'median ms (min)':<22}" + "".join(f"{p:>16}" for p in phases) + "  images/s   peak MB")
     for name, result in results.items():
         cells = [f"{result.median[p] * 1e3:.1f} ({result.minimum[p] * 1e3:.1f})" for p in phases]
@@ -237,19 +237,19 @@ def _profile(
 ) -> dict[str, Any]:
     worker = _ours(net, options, folder, stack)
     worker.ask("warm")
-    result: dict[str, Any] = worker.ask("profile", repeats=options.repeat)
+    result: dict[str, Any] = worker.ask(
+        "profile", repeats=options.repeat, tolerance=TOLERANCE, limit=options.limit
+    )
     rows = sorted(result["layers"], key=lambda row: -(row[2] + row[3]))
-    whole = result["forward"] + result["backward"]
+    rows.append(["(between the layers)", "", *result["between"]])
+    whole = sum(forward + backward for _, _, forward, backward in rows)
     print(f"\n{_title(options)}: forward+backward {whole * 1e3:.1f} ms, by layer")
     print(f"{'layer':<36}{'type':<18}{'forward ms':>11}{'backward ms':>12}{'share':>8}")
     for name, kind, forward, backward in rows:
         _print_row(f"{name:<36}{kind:<18}", forward, backward, whole)
-    inside = [sum(row[column] for row in rows) for column in (2, 3)]
-    between = (max(0.0, result["forward"] - inside[0]), max(0.0, result["backward"] - inside[1]))
-    _print_row(f"{'(between the layers)':<54}", *between, whole)
     print("\nby type")
     kinds: dict[str, list[float]] = {}
-    for _, kind, forward, backward in rows:
+    for _, kind, forward, backward in rows[:-1]:
         total = kinds.setdefault(kind, [0.0, 0.0])
         total[0] += forward
         total[1] += backward
