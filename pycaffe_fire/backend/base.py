@@ -198,6 +198,10 @@ class Backend(ABC):
         """Copy a plain array to a tensor's native storage."""
         raise NotImplementedError  # only called for layouts that the backend itself made
 
+    def memory_report(self, values: int, gradients: int, parameters: int) -> str | None:
+        """What a run will take of memory that is scarce, of so many elements each, or None."""
+        return None
+
     # Looking at results. A device answers later, so that nothing waits for it in between.
 
     def total(self, values: Array) -> Any:

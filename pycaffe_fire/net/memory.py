@@ -44,6 +44,14 @@ def share_gradients(net: Net) -> None:
         life.tensor.clear()
 
 
+def planned_elements(net: Net, shared: bool) -> tuple[int, int]:
+    """How many elements the net's blobs will hold: values, and gradients once it has run."""
+    values = {id(blob.value): blob.value for tops in net.tops for blob in tops}
+    lifetimes = _lifetimes(net)
+    gradients = _place(lifetimes) if shared else sum(life.elements for life in lifetimes)
+    return sum(tensor.layout.elements for tensor in values.values()), gradients
+
+
 def _lifetimes(net: Net) -> list[Lifetime]:
     """Gradients the outside may look at (inputs, outputs, losses) are left alone."""
     kept = {id(net.blobs[name].gradient) for name in (*net.inputs, *net.outputs)}

@@ -19,6 +19,7 @@ from ..defaults import default_backend, seed_for
 from ..errors import SolverError, WeightsError
 from ..layers import Context
 from ..net import Net, debug
+from ..net.memory import planned_elements
 from ..parallel.communicator import Communicator, SerialCommunicator
 from ..parallel.leaves import Leaves, Output, output_names, output_values
 from .events import (
@@ -110,7 +111,17 @@ class Solver:
         self._losses: deque[float] = deque(maxlen=self.param.average_loss)
         for path in self.param.weights:
             self.load_weights(path)
+        self._report_memory(share_gradients)
         log.info("Solver scaffolding done.")
+
+    def _report_memory(self, share_gradients: bool) -> None:
+        nets = [(net, share_gradients) for net in self.leaves.nets]
+        counts = [planned_elements(n, s) for n, s in [*nets, *((n, False) for n in self.test_nets)]]
+        values, gradients = (sum(column) for column in zip(*counts, strict=True))
+        buffers = 2 + len(self.history)  # weights, gradients and history
+        report = self.backend.memory_report(values, gradients, buffers * self.net.parameters.size)
+        if report:
+            log.info("%s", report)
 
     def _check(self) -> None:
         p = self.param
