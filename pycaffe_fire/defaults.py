@@ -84,15 +84,18 @@ def _own_device() -> int:
     return local_rank() % found.devices if found.devices else 0
 
 
-def choose_backend(gpu: str | None, threads: int | None = None) -> Backend:
+def choose_backend(
+    gpu: str | None, threads: int | None = None, level: int = logging.WARNING
+) -> Backend:
     """What `--gpu` says: nothing is the CPU; a device, several ("0,2": one for each process on
-    this host) or "all"; "auto" is a GPU where one works and the CPU otherwise."""  # fmt: skip
+    this host) or "all"; "auto" is a GPU where one works, and the CPU otherwise, which is said
+    at this log level."""  # fmt: skip
     if gpu is None:
         return cpu_backend(threads)
     if gpu == "auto":
         found = probe()
         if found.cupy is None:
-            log.warning("Running on the CPU: %s", found.reason)
+            log.log(level, "Running on the CPU: %s", found.reason)
             return cpu_backend(threads)
         return gpu_backend()
     if gpu == "all":

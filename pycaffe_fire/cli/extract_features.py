@@ -13,6 +13,7 @@ from .. import schema
 from ..data.datum import encode_datum
 from ..data.work import progress
 from ..data.writer import DatabaseWriter
+from ..defaults import choose_backend
 from ..errors import BackendError, NetError
 from ..net import Net
 from ..registry import did_you_mean
@@ -34,8 +35,8 @@ def _parser() -> FlagParser:
     parser.add_argument("databases", help="a database to make for each of them")
     parser.add_argument("batches", type=int, help="how many batches to run")
     parser.add_argument("backend", choices=("lmdb", "leveldb"), help="the kind of database")
-    parser.add_argument("mode", nargs="?", default="CPU", help="CPU (there is no GPU yet)")
-    parser.add_argument("device", nargs="?", help="ignored on the CPU")
+    parser.add_argument("mode", nargs="?", default="CPU", help="CPU or GPU")
+    parser.add_argument("device", nargs="?", default="0", help="which GPU")
     return parser
 
 
@@ -43,9 +44,10 @@ def _extract(options: argparse.Namespace) -> None:
     blobs, databases = options.blobs.split(","), options.databases.split(",")
     if len(blobs) != len(databases):
         raise NetError(f"{len(blobs)} blobs, but {len(databases)} databases to save them in")
-    if options.mode.upper() != "CPU":
-        raise BackendError(f"{options.mode}: this version has no GPU backend; say CPU")
-    net = Net(options.net, schema.TEST, weights=options.weights)
+    if options.mode.upper() not in ("CPU", "GPU"):
+        raise BackendError(f'the mode must be CPU or GPU, got "{options.mode}"')
+    backend = choose_backend(options.device if options.mode.upper() == "GPU" else None)
+    net = Net(options.net, schema.TEST, weights=options.weights, backend=backend)
     try:
         for name in blobs:
             if name not in net.blobs:

@@ -12,10 +12,10 @@ from typing import Any
 from rich.console import Console
 
 from .. import schema
-from ..backend import cpu_backend
 from ..backend.base import Backend
 from ..data.recipes import advice, missing_sources
-from ..errors import BackendError, DataError, SolverError
+from ..defaults import choose_backend
+from ..errors import DataError, SolverError
 from ..net.graph import filter_net
 from ..parallel.tree import check_leaves
 from ..report.glog import logging_with, stderr_handler
@@ -32,6 +32,7 @@ log = logging.getLogger("pycaffe_fire")
 COMMANDS = """
   fire_train --solver models/lenet/solver.prototxt                  all cores of this machine
   fire_train --solver models/lenet/solver.prototxt --threads 4      four threads
+  fire_train --solver models/lenet/solver.prototxt --gpu 0          the first GPU
   fire_train --solver models/lenet/solver.prototxt --leaves 4       the batch in 4 parts at once;
                                                                     same bits on any machine
   fire_train --solver models/lenet/solver.prototxt --snapshot runs/lenet/lenet_iter_500.solverstate
@@ -61,7 +62,11 @@ def _parser() -> Parser:
         help="cut the batch into L equal parts, L a power of two, that run side by side; results "
         "depend on L, but not on threads (default: 1, or what the resumed run had)",
     )  # fmt: skip
-    flag("--gpu", metavar="ID", help="there is no GPU backend yet: only auto, which is the CPU")
+    flag(
+        "--gpu", metavar="ID",
+        help="a GPU's number; several (0,2) or all, one for each process on this host; auto: a GPU "
+        "if one works, else the CPU (default: what solver_mode says, as auto)",
+    )  # fmt: skip
     flag("--level", type=int, default=0, metavar="N", help="the net state's level")
     flag("--stage", default="", metavar="NAMES", help="the net state's stages, with commas")
     for name, effect in (("sigint", "stop"), ("sighup", "snapshot")):
@@ -158,18 +163,15 @@ def _make_solver(options: argparse.Namespace, param: Any, observers: list[Observ
 
 
 def _backend(options: argparse.Namespace, param: Any) -> Backend:
-    if options.gpu not in (None, "auto"):
-        raise BackendError(
-            f"--gpu {options.gpu}: this version has no GPU backend; leave --gpu out to train on "
-            f"the CPU"
-        )
-    if param.solver_mode == schema.SolverParameter.GPU:
-        log.warning(
-            "%s asks for solver_mode: GPU%s, but there is no GPU backend yet: training on the CPU",
-            options.solver, "" if param.HasField("solver_mode") else " (Caffe's default)",
-        )  # fmt: skip
-    log.info("Use CPU.")
-    return cpu_backend(options.threads)
+    if options.gpu is None and param.solver_mode == schema.SolverParameter.GPU:
+        options.gpu = "auto"
+        # Caffe's default is the GPU, so only who wrote it has a right to be surprised.
+        level = logging.WARNING if param.HasField("solver_mode") else logging.INFO
+    else:
+        level = logging.WARNING
+    backend = choose_backend(options.gpu, options.threads, level)
+    log.info("Use %s.", "CPU" if backend.name != "cuda" else backend.describe())
+    return backend
 
 
 if __name__ == "__main__":

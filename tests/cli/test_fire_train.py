@@ -95,7 +95,9 @@ def test_resuming_gives_the_bits_of_a_run_that_never_stopped(run, capsys):
     (run / "snap_iter_20.caffemodel").unlink()
     assert train("--snapshot", "snap_iter_7.solverstate") == 0
     assert weights("snap_iter_20.caffemodel") == whole
-    seeds = re.findall(r"Seed: (\d+)", capsys.readouterr().err)
+    log = capsys.readouterr().err
+    assert "Going on from iteration 7\n" in log
+    seeds = re.findall(r"Seed: (\d+)", log)
     assert len(seeds) == 2 and seeds[0] == seeds[1]
 
 
@@ -128,7 +130,7 @@ def test_solver_mode_gpu_warns_and_trains_on_the_cpu(run, capsys):
     write_solver(run, solver_mode="GPU")
     assert train("--gpu", "auto", "--iterations", "1") == 0
     warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith("W")]
-    assert len(warnings) == 1 and "solver_mode: GPU" in warnings[0]
+    assert len(warnings) == 1 and "Running on the CPU: " in warnings[0]
 
 
 def test_debug_shows_the_traceback_too(run, capsys):
@@ -145,7 +147,7 @@ FLAGS = {
         ["--solver", "solver.prototxt", "--snapshot", "a", "--weights", "b"],
         "--snapshot to resume or --weights to fine-tune, not both",
     ),
-    "a GPU": (["--solver", "solver.prototxt", "--gpu", "0"], "no GPU backend"),
+    "a GPU": (["--solver", "solver.prototxt", "--gpu", "0"], "cannot run on GPU 0"),
     "no threads": (["--solver", "solver.prototxt", "--threads", "0"], "--threads"),
     "three leaves": (["--solver", "solver.prototxt", "--leaves", "3"], "power of two, got 3"),
     "many leaves": (["--solver", "solver.prototxt", "--leaves", "16"], "net.prototxt:2: layer"),

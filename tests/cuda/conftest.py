@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,10 @@ import pytest
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "backend"), str(HERE.parent / "layers")]
 
-from cuda_emulator import Module, compiler_missing  # noqa: E402
+from cuda_emulator import Compiler, Module, compiler_missing  # noqa: E402
+
+if os.environ.get("CUDAEMU_SANITIZE"):  # set by test_sanitizer.py for the run inside its run
+    Module.compiler = Compiler(("-O1", "-g", "-w", "-fsanitize=address"))
 
 
 @pytest.fixture

@@ -125,6 +125,7 @@ def test_the_stand_in_takes_what_cupy_takes(cupy: Any, name: str, path: str) -> 
 def test_methods_of_arrays_exist() -> None:
     """Every method that NumPy's arrays have and CuPy's lack is called nowhere on arrays."""
     lacking = {n for n in dir(np.ndarray) if not n.startswith("_")} - set(API["ndarray"])
+    lacking.discard("resize")  # HDF5 datasets have one too
     assert "setflags" in lacking
     called = {
         (path.name, node.func.attr)

@@ -7,6 +7,7 @@ Nothing in a training pass waits for the device; numbers come back when somebody
 from __future__ import annotations
 
 import importlib
+import weakref
 from collections.abc import Callable, Sequence
 from math import fsum
 from typing import Any
@@ -68,6 +69,7 @@ class CudaBackend(NumPyBackend):
         self.uploads = Uploads(self.xp, self.compute)
         self.kernels, self.blas = Kernels(self.xp), Blas(self.xp)
         self._reserved = 0
+        self._kept: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
         self._doubts: list[tuple[Array, Callable[[], None]]] = []
         self.activate()
 
@@ -121,13 +123,29 @@ class CudaBackend(NumPyBackend):
     def finish_uploads(self) -> None:
         self.uploads.finish()
 
+    def keep(self, plan: object, elements: int, dtype: Any = np.float32) -> Array:
+        """Memory that a plan holds between its passes."""
+        self._kept[plan] = self._kept.get(plan, 0) + elements * np.dtype(dtype).itemsize
+        return self.xp.empty(elements, dtype)
+
     def reserve(self, elements: int) -> None:
         """A plan will want this much scratch memory; all plans share one piece."""
         self._reserved = max(self._reserved, elements)
 
-    @property
-    def reserved(self) -> int:
-        return self._reserved
+    def memory_report(self, values: int, gradients: int, parameters: int) -> str:
+        parts = {
+            "blobs": 4 * values,
+            "gradients": 4 * gradients,
+            "parameters and history": 4 * parameters,
+            "plans": sum(self._kept.values()),
+            "scratch": 4 * self._reserved,
+        }
+        total, free = sum(parts.values()), int(self._device.mem_info[0])
+        text = ", ".join(f"{name} {_mebibytes(size)}" for name, size in parts.items())
+        report = f"Device memory: {_mebibytes(total)} planned ({text}), {_mebibytes(free)} free"
+        if total > free:
+            report += ". This will not fit: use a smaller batch_size, or more processes"
+        return report
 
     def scratch(self, elements: int) -> Array:
         if self._scratch is None or self._scratch.size < elements:
@@ -230,6 +248,10 @@ class CudaBackend(NumPyBackend):
 
     def add(self, parts: Sequence[Tensor], total: Tensor) -> Callable[[], None]:
         return Sum(self, parts, total)
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / 2**20:.1f} MiB"
 
 
 def _text(name: Any) -> str:

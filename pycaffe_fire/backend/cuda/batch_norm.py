@@ -28,8 +28,8 @@ class BatchNorm(NormPlan):
         self._inner = x.count // (self._samples * self._channels)
         self.mean = backend.tensor((self._channels,))
         self.variance = backend.tensor((self._channels,))
-        self._normed = backend.empty(x.count)
-        self._sums = backend.empty(2 * self._channels)
+        self._normed = backend.keep(self, x.count)
+        self._sums = backend.keep(self, 2 * self._channels)
         if relu:
             backend.reserve(x.count)
 

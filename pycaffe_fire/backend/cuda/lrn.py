@@ -34,7 +34,7 @@ class LRN(Plan):
         self.factor = alpha / size ** (1 if across else len(spatial))
         box = np.array([x.shape[1], *lifted(spatial), *halves], np.int32)
         self._box = backend.xp.asarray(box)
-        self._scale = backend.empty(x.count)
+        self._scale = backend.keep(self, x.count)
         backend.reserve(x.count)
 
     def forward(self) -> None:

@@ -26,7 +26,7 @@ class Pooling(PoolingPlan):
         axes = len(window.kernel)
         self._geometry = geometry(backend.xp, 1, x.shape[-axes:], y.shape[-axes:], window)
         size = y.count if method == "MAX" else 0
-        self._mask = backend.xp.empty(size, np.int32)
+        self._mask = backend.keep(self, size, np.int32)
 
     def forward(self) -> None:
         x, y = source(self.x.value), target(self.y.value)

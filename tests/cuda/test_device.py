@@ -1,0 +1,116 @@
+"""Choosing a device: what is there, why not, and which process takes which."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+import pytest
+
+import pycaffe_fire as caffe
+from pycaffe_fire import defaults
+from pycaffe_fire.backend.cuda.device import probe
+from pycaffe_fire.cli import device_query
+from pycaffe_fire.errors import BackendError
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> Any:
+    defaults._gpu_backend.cache_clear()
+    monkeypatch.setattr(defaults, "_settings", defaults.Settings())
+    for name in defaults.LOCAL_RANKS:
+        monkeypatch.delenv(name, raising=False)
+    yield
+    defaults._gpu_backend.cache_clear()
+
+
+@pytest.fixture
+def no_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)  # import cupy fails
+
+
+def fail(*_: Any) -> Any:
+    raise RuntimeError("cudaErrorInsufficientDriver: CUDA driver version is insufficient")
+
+
+def test_without_cupy(no_cupy: None) -> None:
+    assert "CuPy cannot be imported" in probe().reason
+    with pytest.raises(BackendError, match=r"cannot run on GPU 0: CuPy .* pip install"):
+        defaults.gpu_backend()
+    with pytest.raises(BackendError, match="cannot run on GPU 0"):
+        caffe.set_mode_gpu()
+    assert defaults.default_backend().name != "cuda"
+
+
+@pytest.mark.parametrize(
+    ("devices", "reason"),
+    [(fail, "no usable CUDA driver or device .*insufficient"), (lambda: 0, "but no device")],
+)
+def test_without_a_device(
+    cupy: Any, devices: Any, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cupy.cuda.runtime, "getDeviceCount", devices)
+    with pytest.raises(BackendError, match=reason):
+        defaults.choose_backend("0")
+
+
+def test_a_device_that_cannot_compute(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cupy, "arange", fail, raising=False)
+    with pytest.raises(BackendError, match="a trial kernel failed on device 1"):
+        defaults.choose_backend("1")
+
+
+def test_a_number_too_high(cupy: Any) -> None:
+    with pytest.raises(BackendError, match="there is no device 7; devices: 0 to 1"):
+        defaults.choose_backend("7")
+
+
+def test_auto_says_why_it_is_the_cpu(no_cupy: None, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "pycaffe_fire")
+    assert defaults.choose_backend("auto").name != "cuda"
+    assert [r.getMessage() for r in caplog.records if "Running on the CPU: CuPy" in r.getMessage()]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "rank", "device"),
+    [("auto", 0, 0), ("all", 1, 1), ("all", 2, 0), ("1", 0, 1), ("1,0", 1, 0), ("1,0", 0, 1)],
+)
+def test_each_process_has_its_device(
+    cupy: Any, gpu: str, rank: int, device: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_LOCALID", str(rank))
+    backend: Any = defaults.choose_backend(gpu)
+    assert (backend.name, backend.device) == ("cuda", device)
+
+
+def test_more_processes_than_listed_devices(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPI_LOCALRANKID", "2")
+    with pytest.raises(BackendError, match=r"names 2 device\(s\), but process 2 of this host"):
+        defaults.choose_backend("0,1")
+    with pytest.raises(BackendError, match='device numbers, "all" or "auto", got "first"'):
+        defaults.choose_backend("first")
+
+
+def test_pycaffe_modes(cupy: Any) -> None:
+    caffe.set_device(1)
+    caffe.set_mode_gpu()
+    backend: Any = defaults.default_backend()
+    assert backend.device == 1 and "Emulated device" in backend.describe()
+    assert defaults.default_backend() is backend
+    caffe.set_mode_cpu()
+    assert defaults.default_backend().name != "cuda"
+
+
+def test_device_query(cupy: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert device_query.main([]) == 0
+    text = capsys.readouterr().out
+    assert text.count("Emulated device") == 2
+    assert "Trial kernel:              works" in text
+    assert device_query.main(["--gpu", "1"]) == 0
+    assert capsys.readouterr().out.startswith("Device id:                 1\n")
+
+
+def test_device_query_without_a_device(no_cupy: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert device_query.main([]) == 1
+    assert "CuPy cannot be imported" in capsys.readouterr().err

@@ -1,0 +1,89 @@
+"""Blobs of a device from outside, and the memory a run will take."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_nets import inception, solver_of
+
+import pycaffe_fire as caffe
+from pycaffe_fire import schema
+from pycaffe_fire.net import Net
+
+TEXT = """
+layer { name: "in" type: "Input" top: "in" input_param { shape { dim: 2 dim: 3 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "in" top: "ip"
+  inner_product_param { num_output: 2 bias_term: false } }
+force_backward: true
+"""
+
+
+@pytest.fixture
+def net(cuda: Any) -> Net:
+    return Net(schema.parse_text(TEXT, schema.NetParameter()), caffe.TRAIN, backend=cuda)
+
+
+def test_arrays_are_numpys_and_writable_in_place(net: Net) -> None:
+    net.params["ip"][0].data[...] = [[1, 2, 3], [0, 0, 1]]
+    net.blobs["in"].data[0] = 1
+    net.blobs["in"].data[1, 2] = 5
+    out = net.forward()["ip"]
+    assert type(out) is np.ndarray
+    np.testing.assert_array_equal(out, [[6, 1], [15, 5]])
+    net.blobs["ip"].diff[...] = 1
+    np.testing.assert_array_equal(net.backward()["in"], [[1, 2, 4]] * 2)
+
+
+def test_an_array_that_is_held_follows_the_net(net: Net) -> None:
+    weights, given, made = (
+        net.params["ip"][0].data,
+        net.blobs["in"].data,
+        net.blobs["ip"].data,
+    )
+    for factor in (1, 2, 3):
+        weights[...], given[...] = factor, 1
+        net.forward()
+        assert (made == 3 * factor).all()
+
+
+def test_reshape(net: Net) -> None:
+    net.params["ip"][0].data[...] = 1
+    net.blobs["in"].reshape(4, 3)
+    net.blobs["in"].data[...] = 2
+    assert net.forward()["ip"].shape == (4, 2)
+    assert (net.blobs["ip"].data == 6).all()
+
+
+def test_weights_are_saved_and_loaded(net: Net, tmp_path: Path, cuda: Any) -> None:
+    net.params["ip"][0].data[...] = np.arange(6).reshape(2, 3)
+    net.save(str(tmp_path / "w.caffemodel"))
+    other = Net(schema.parse_text(TEXT, schema.NetParameter()), caffe.TRAIN, backend=cuda)
+    other.copy_from(str(tmp_path / "w.caffemodel"))
+    np.testing.assert_array_equal(other.params["ip"][0].data, np.arange(6).reshape(2, 3))
+
+
+def test_planned_memory_is_shown(
+    cuda: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "pycaffe_fire")
+    solver = solver_of(inception(tmp_path), cuda, share_gradients=True)
+    (line,) = [r.getMessage() for r in caplog.records if r.getMessage().startswith("Device memory")]
+    numbers = [float(word) for word in line.replace("(", " ").split() if word[0].isdigit()]
+    assert numbers[0] == pytest.approx(sum(numbers[1:6]), abs=0.3)
+    values = 4 * sum({id(b.value): b.count for tops in solver.net.tops for b in tops}.values())
+    assert numbers[1] == pytest.approx(values / 2**20, abs=0.06)
+    assert "will not fit" not in line and numbers[6] == 8192
+    assert "will not fit" in cuda.memory_report(2**33, 0, 0)
+    solver.close()
+
+
+def test_the_plan_covers_what_is_taken(cuda: Any, cupy: Any, tmp_path: Path) -> None:
+    """After two iterations nothing allocates large arrays any more, and the scratch was right."""
+    solver = solver_of(inception(tmp_path), cuda)
+    solver.step(1)
+    assert cuda._scratch.size == cuda._reserved
+    solver.close()
