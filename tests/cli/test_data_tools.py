@@ -296,7 +296,7 @@ def test_extract_features_errors(trained, capsys):
 
     assert 'no blob "conw" in net.prototxt (did you mean "conv"?)' in says("conw", "f", "1", "lmdb")
     assert "2 blobs, but 1 databases" in says("conv,ip", "f", "1", "lmdb")
-    assert "no GPU backend" in says("conv", "f", "1", "lmdb", "GPU", "0")
+    assert "cannot run on GPU 0" in says("conv", "f", "1", "lmdb", "GPU", "0")
     assert "raw_lmdb: exists already" in says("conv", "raw_lmdb", "1", "lmdb")
     assert not Path("f").exists()
 
