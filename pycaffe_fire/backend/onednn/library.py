@@ -158,6 +158,9 @@ class Library:
             except OSError as error:
                 problems.append(str(error))
                 continue
+            if not hasattr(lib, "dnnl_version"):
+                problems.append(f"{path}: not a oneDNN library")
+                continue
             lib.dnnl_version.restype = C.POINTER(_Version)
             version = lib.dnnl_version().contents
             self.version = (version.major, version.minor, version.patch)
