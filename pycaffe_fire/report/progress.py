@@ -115,7 +115,8 @@ class ProgressDisplay:
         now = time.perf_counter()
         if now - self._drawn >= REFRESH_SECONDS:
             self._drawn = now
-            self._live.update(self.line(self.console.width), refresh=True)
+            # A Ctrl-C is echoed behind the line; if that wrapped, the line could not be erased.
+            self._live.update(self.line(self.console.width - len("^C^C ")), refresh=True)
 
     def _started(self, run: Started) -> None:
         self._meter = Meter(run)

@@ -22,6 +22,7 @@ def header(run: Started) -> list[str]:
         f"Learning rate: {param.base_lr:g}, policy {param.lr_policy}, solver {param.type}",
         f"Backend: {run.backend}",
         f"Seed: {run.seed}",
+        *([f"Going on from iteration {run.iteration}"] if run.iteration else []),
     ]
 
 

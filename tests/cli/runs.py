@@ -49,6 +49,7 @@ class Command:
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.log = folder / "log.txt"
+        # Threads that wait without spinning: tests share their machine.
         environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "OMP_WAIT_POLICY": "passive"}
         with self.log.open("wb") as file:
             self.process = subprocess.Popen(

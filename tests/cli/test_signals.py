@@ -19,7 +19,7 @@ ENDLESS = "10000000"
 def run(tmp_path, monkeypatch):
     make_run(tmp_path)
     add_dropout(tmp_path)
-    write_solver(tmp_path, "random_seed: 5", max_iter=ENDLESS, display="200", test_interval="1000")
+    write_solver(tmp_path, "random_seed: 5", max_iter=ENDLESS, display="50", test_interval="1000")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -30,7 +30,7 @@ def saved(log):
 
 def test_hangup_takes_a_snapshot_and_interrupt_stops_with_one(run):
     command = Command(run, "--solver", "solver.prototxt")
-    command.wait_for("Iteration 200,")
+    command.wait_for("Iteration 50,")
     command.send(signal.SIGHUP)
     command.wait_for(".solverstate")
     command.wait_for("lr = ", times=3)  # it goes on
