@@ -291,6 +291,10 @@ class Backend(ABC):
         """y = the xs one after the other."""
 
     @abstractmethod
+    def softmax(self, x: Array, axis: int) -> Array:
+        """exp(x) / sum of exp(x) along an axis, safe for large x; a new array."""
+
+    @abstractmethod
     def update(self, rule: str, segments: Sequence[Segment]) -> UpdateStep:
         """sgd, nesterov, adagrad, rmsprop, adadelta or adam over flat buffers."""
 

@@ -10,7 +10,6 @@ from ..blob import Blob
 from ..errors import FireError
 from .base import Loss, register_layer
 from .labels import LOG_THRESHOLD, Labels, ignore_label, normalization_mode, normalizer
-from .softmax import softmax
 
 
 @register_layer("InfogainLoss")
@@ -50,7 +49,7 @@ class InfogainLoss(Loss):
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         xp, read, x = self.xp, self._labels, bottom[0].data
-        prob = softmax(xp, x, self._axis)
+        prob = self.backend.softmax(x, self._axis)
         if len(top) > 1:
             top[1].data[...] = prob
         labels, valid = read.read(ignore_label(self.param.loss_param))

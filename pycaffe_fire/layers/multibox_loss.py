@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from ..backend.base import Backend
 from ..blob import Blob
 from .base import Loss, register_layer
 from .boxes import check_predictions, decode, encode, read_priors
 from .labels import normalization_mode, normalizer
 from .multibox import FIELDS, HARD_EXAMPLE, NONE, Matcher, Truth, read_truth
 from .sigmoid import sigmoid
-from .softmax import softmax
 
 SOFTMAX = 0  # MultiBoxLossParameter.ConfLossType
 L2 = 0  # MultiBoxLossParameter.LocLossType
@@ -28,9 +28,12 @@ class Batch:
     """
 
     def __init__(
-        self, xp: Any, param: Any, loc: Any, conf: Any, matcher: Matcher, truth: Sequence[Truth]
-    ) -> None:
-        self.xp, self.param, self.loc, self.conf, self.matcher = xp, param, loc, conf, matcher
+        self, backend: Backend, param: Any, loc: Any, conf: Any, matcher: Matcher,
+        truth: Sequence[Truth],
+    ) -> None:  # fmt: skip
+        self.backend, self.xp, self.param = backend, backend.xp, param
+        self.loc, self.conf, self.matcher = loc, conf, matcher
+        xp = self.xp
         self.mining = param.mining_type != NONE
         self._boxes = xp.concatenate([t.boxes for t in truth])
         self._labels = xp.concatenate([t.labels for t in truth])
@@ -120,7 +123,7 @@ class Batch:
         if self.param.conf_loss_type == SOFTMAX:
             if not conf.size:
                 return conf.sum(axis=-1), conf
-            prob = softmax(xp, conf, -1)
+            prob = self.backend.softmax(conf, -1)
             picked = (prob * wanted).sum(axis=-1)
             return -xp.log(xp.maximum(picked, np.finfo(np.float32).tiny)), prob - wanted
         losses = xp.maximum(conf, 0) - conf * wanted + xp.log1p(xp.exp(-xp.abs(conf)))
@@ -174,7 +177,7 @@ class MultiBoxLoss(Loss):
         param, num = self.param.multibox_loss_param, bottom[0].num
         matcher = Matcher(self.xp, param, *read_priors(self, bottom[2], param.code_type))
         batch = Batch(
-            self.xp,
+            self.backend,
             param,
             bottom[0].data.reshape(self._loc_shape(bottom)),
             bottom[1].data.reshape(self._conf_shape(bottom)),

@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..blob import Blob
 from .base import Neuron, register_layer
-
-
-def softmax(xp: Any, x: Any, axis: int) -> Any:
-    """exp(x) / sum of exp(x), safe for large x."""
-    exps = xp.exp(x - x.max(axis=axis, keepdims=True))
-    return exps / exps.sum(axis=axis, keepdims=True)
 
 
 @register_layer("Softmax")
@@ -24,7 +17,7 @@ class Softmax(Neuron):
         self._axis = self.axis(bottom[0], self.param.softmax_param.axis)
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        top[0].data[...] = softmax(self.xp, bottom[0].data, self._axis)
+        top[0].data[...] = self.backend.softmax(bottom[0].data, self._axis)
 
     def backward(
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]

@@ -9,7 +9,6 @@ import numpy as np
 from ..blob import Blob
 from .base import Loss, register_layer
 from .labels import Labels, ignore_label, normalization_mode, normalizer
-from .softmax import softmax
 
 
 @register_layer("SoftmaxWithLoss")
@@ -28,7 +27,7 @@ class SoftmaxWithLoss(Loss):
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         xp, read = self.xp, self._labels
-        self._prob = softmax(xp, bottom[0].data, self._axis)
+        self._prob = self.backend.softmax(bottom[0].data, self._axis)
         self._classes, self._valid = read.read(ignore_label(self.param.loss_param))
         prob = self._prob.reshape(read.outer, read.classes, read.inner)
         picked = xp.take_along_axis(prob, self._classes[:, None, :], axis=1)[:, 0, :]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from op_cases import RNG
 from test_backends_agree import (  # noqa: F401
     test_add,
     test_concat,
@@ -19,8 +21,87 @@ from test_backends_agree import (  # noqa: F401
     test_relu,
 )
 
+from pycaffe_fire.backend.base import Draw, Segment
+from pycaffe_fire.backend.numpy import NumPyBackend
+
 
 @pytest.fixture
 def fast(cuda: Any) -> Any:
     """What those tests call the backend under test."""
     return cuda
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((3, 7), 1), ((2, 5, 3, 2), 1), ((2, 3, 4), -1), ((4,), 0), ((0, 3), 1)]
+)
+def test_softmax(cuda: Any, shape: tuple[int, ...], axis: int) -> None:
+    x = np.float32(30 * RNG.standard_normal(shape))
+    got = cuda.softmax(cuda.xp.asarray(x), axis).get()
+    np.testing.assert_allclose(got, NumPyBackend().softmax(x, axis), rtol=2e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("rule", ["sgd", "nesterov", "adagrad", "rmsprop", "adadelta", "adam"])
+@pytest.mark.parametrize("l1", [False, True])
+def test_update(cuda: Any, rule: str, l1: bool) -> None:
+    segments = [
+        Segment(0, 5000, 1.0, 1.0),
+        Segment(5008, 5011, 2.0, 0.0),
+        Segment(5024, 9999, 0, 1),
+    ]
+    numbers = {"rmsprop": (1e-3, 0.9), "adadelta": (1e-3, 0.9), "adam": (0.9, 0.99, 1.1, 1e-3)}
+    arrays = [np.abs(np.float32(RNG.standard_normal(10000))) for _ in range(4)]
+    slots = 2 if rule in ("adadelta", "adam") else 1
+    found = []
+    for backend in (cuda, NumPyBackend()):
+        w, g, *history = (backend.xp.asarray(a.copy()) for a in arrays)
+        step = backend.update(rule, segments)
+        for rate in (0.1, 0.05):
+            step(w, g, history[:slots], rate, 0.01, l1, 0.5, numbers.get(rule, (0.9,)))
+        found.append([a.get() if backend is cuda else a for a in (w, *history)])
+    for got, want in zip(*found, strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-6)
+
+
+def test_sums(cuda: Any) -> None:
+    values = np.float32(RNG.standard_normal(200_001))
+    device = cuda.xp.asarray(values)
+    want = float((values.astype(np.float64) ** 2).sum())
+    assert cuda.sum_of_squares(device) == pytest.approx(want, rel=1e-12)
+    cuda.accumulate(device, cuda.xp.asarray(values))
+    np.testing.assert_array_equal(device.get(), 2 * values)
+
+
+def test_draws_are_those_of_the_cpu(cuda: Any) -> None:
+    draw = Draw(2**63 + 12345, 2**40 + 7, 2**35 + 1)
+    want = NumPyBackend().uniform(draw, 3, 1001)
+    np.testing.assert_array_equal(cuda.uniform(draw, 3, 1001).get(), want)
+
+
+EDGES = [0.0, -0.0, 1.0, 65504, 65519.9, 65520, 1e30, np.inf, -np.inf, np.nan, 6e-8, 2.9e-8, 3e-8]
+EDGES += [6.1e-5, 6.097e-5, -1e-5, 2049, 2051, 0.1, 3.4e38, 1 + 2**-11, 1 + 3 * 2**-11]
+
+
+def test_float16_rounds_as_numpy_does(cuda: Any) -> None:
+    values = np.concatenate([np.float32(EDGES), np.float32(RNG.standard_normal(5000) * 100)])
+    packed = cuda.pack(cuda.xp.asarray(values), "float16", 0.5)
+    with np.errstate(over="ignore"):
+        want = (values * np.float32(0.5)).astype(np.float16)
+    np.testing.assert_array_equal(packed.get().view(np.float16), want)
+    back = cuda.xp.empty(values.size, np.float32)
+    cuda.unpack(packed, "float16", back, 2.0)
+    np.testing.assert_array_equal(back.get(), want.astype(np.float32) * 2)
+
+
+def test_bfloat16_keeps_the_upper_half(cuda: Any) -> None:
+    values = np.concatenate([np.float32(EDGES), np.float32(RNG.standard_normal(5000) * 100)])
+    packed = cuda.pack(cuda.xp.asarray(values), "bfloat16")
+    back = cuda.xp.empty(values.size, np.float32)
+    cuda.unpack(packed, "bfloat16", back)
+    got = back.get()
+    real = np.isfinite(values) & (np.abs(values) < 3e38) & (np.abs(values) > 1e-37)
+    assert (np.abs(got[real] - values[real]) <= np.abs(values[real]) * 2**-8).all()
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(values))
+    exact = np.float32([1.0, -2.5, 0.0, np.inf])
+    again = cuda.xp.empty(4, np.float32)
+    cuda.unpack(cuda.pack(cuda.xp.asarray(exact), "bfloat16"), "bfloat16", again)
+    np.testing.assert_array_equal(again.get(), exact)

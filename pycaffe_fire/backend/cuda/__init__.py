@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import weakref
 from collections.abc import Callable, Sequence
-from math import fsum
+from math import fsum, prod
 from typing import Any
 
 import numpy as np
@@ -232,6 +232,24 @@ class CudaBackend(NumPyBackend):
 
     def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> JoinPlan:
         return Concat(self, xs, y, axis)
+
+    def softmax(self, x: Array, axis: int) -> Array:
+        if not x.size or x.dtype != np.float32 or not x.flags.c_contiguous:
+            return super().softmax(x, axis)
+        y, classes = self.xp.empty_like(x), x.shape[axis]
+        inner = prod(x.shape[axis % x.ndim + 1 :])
+        self.kernels["softmax"](x.size // classes, x, classes, inner, y)
+        return y
+
+    def pack(self, values: Array, kind: str, scale: float = 1.0) -> Array:
+        """A flat float32 buffer, scaled, as the bits of `kind` ("float16" or "bfloat16")."""
+        packed = self.xp.empty(values.size, np.uint16)
+        self.kernels[f"pack_{kind}"](values.size, values, scale, packed)
+        return packed
+
+    def unpack(self, packed: Array, kind: str, values: Array, scale: float = 1.0) -> None:
+        """The way back, into a flat float32 buffer."""
+        self.kernels[f"unpack_{kind}"](packed.size, packed, scale, values)
 
     def update(self, rule: str, segments: Sequence[Segment]) -> UpdateStep:
         return Update(self, rule, segments)

@@ -105,6 +105,10 @@ class NumPyBackend(Backend):
     def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> JoinPlan:
         return Concat(self, xs, y, axis)
 
+    def softmax(self, x: Array, axis: int) -> Array:
+        exps = self.xp.exp(x - x.max(axis=axis, keepdims=True))
+        return exps / exps.sum(axis=axis, keepdims=True)
+
     def update(self, rule: str, segments: Sequence[Segment]) -> UpdateStep:
         return Update(self.xp, rule, segments)
 

@@ -1,5 +1,5 @@
-// Softmax over the middle axis of (outer, classes, inner), and the loss behind it. A thread takes
-// one position; neighbours read neighbouring inner elements.
+// Softmax over the middle axis of (outer, classes, inner). A thread takes one position; neighbours
+// read neighbouring inner elements.
 
 extern "C" __global__ void softmax(int n, const float* x, int classes, int inner, float* y) {
   EACH(i, n) {
@@ -12,21 +12,5 @@ extern "C" __global__ void softmax(int n, const float* x, int classes, int inner
       sum += e;
     }
     for (int c = 0; c < classes; c++) y[first + (long long)c * inner] /= sum;
-  }
-}
-
-extern "C" __global__ void softmax_backward(int n, const float* y, const float* dy, int classes,
-                                            int inner, float* dx) {
-  EACH(i, n) {
-    long long first = (long long)((int)i / inner) * classes * inner + (int)i % inner;
-    float dot = 0;
-    for (int c = 0; c < classes; c++) {
-      long long at = first + (long long)c * inner;
-      dot += y[at] * dy[at];
-    }
-    for (int c = 0; c < classes; c++) {
-      long long at = first + (long long)c * inner;
-      dx[at] = (dy[at] - dot) * y[at];
-    }
   }
 }
