@@ -1,0 +1,227 @@
+"""fire_scale: predict how training a net scales over nodes and networks."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from .. import schema
+from ..backend import cpu_backend
+from ..data.recipes import DATA_FIELDS
+from ..errors import NetError, SolverError
+from ..net import Net
+from ..net.graph import filter_net
+from ..net.synthetic import with_synthetic_data
+from ..parallel.cost import ALGORITHMS, NETWORKS, Network, Profile, scaling
+from ..parallel.measure import measure_net, measure_network
+from ..report.scaling import (
+    check_plot,
+    describe_network,
+    describe_profile,
+    paper_table,
+    plot,
+    scaling_table,
+)
+from ..solver import read_param
+from ..solver.nets import find_train_net
+from .common import Parser, run
+
+COMMANDS = """
+  fire_scale --solver models/googlenet/solver.prototxt --measure --network 10gbe
+                                            time the net here, predict 1 to 1024 nodes
+  mpiexec -n 2 fire_scale --model models/nin/train_val.prototxt --measure
+                                            measure the network between two ranks, too
+  fire_scale --model models/nin/train_val.prototxt --seconds-per-sample 0.008 --batch-size 1024 \\
+      --latency 20 --bandwidth 25           everything given: us and Gbit/s
+  fire_scale --solver models/googlenet/solver.prototxt --measure --network 1gbe --plot scale.png
+                                            and draw it
+  fire_scale --paper                        the FireCaffe paper's runs against this model
+"""
+MOST_NODES = 1024
+MEASURED_BATCH = 32  # at most: what a node would hold, and fits into memory
+STARTED = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")  # set by those who start ranks
+
+
+def _parser() -> Parser:
+    parser = Parser("fire_scale", COMMANDS)
+    flag = parser.add_argument
+    net = parser.add_mutually_exclusive_group()
+    net.add_argument("--solver", metavar="FILE", help="a solver prototxt")
+    net.add_argument("--model", metavar="FILE", help="a train_val prototxt")
+    flag("--paper", action="store_true", help="compare the model with the paper's runs")
+    flag("--measure", action="store_true", help="time a few passes of the net on this machine")
+    flag(
+        "--seconds-per-sample",
+        type=_number,
+        metavar="S",
+        help="instead: one node's forward and backward",
+    )
+    flag(
+        "--threads",
+        type=_whole,
+        metavar="N",
+        help="CPU threads to measure with (default: all cores)",
+    )
+    flag("--network", metavar="NAME", help=f"one of {', '.join(NETWORKS)}")
+    flag("--latency", type=_number, metavar="US", help="instead: of a message, in microseconds")
+    flag("--bandwidth", type=_number, metavar="GBIT", help="with --latency: in Gbit/s")
+    flag("--batch-size", type=_whole, metavar="N", help="(default: the prototxt's batch_size)")
+    flag(
+        "--batch", choices=["global", "per-rank"], default="global",
+        help="is the batch divided over the nodes (default), or has each node a whole one?",
+    )  # fmt: skip
+    flag("--no-overlap", action="store_true", help="send gradients only after backward")
+    flag("--synthetic", type=_image, metavar="C,H,W", help="size of images without a crop_size")
+    flag("--plot", metavar="FILE.png", help="draw the speedups")
+    return parser
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f'needs a number above 0, got "{text}"')
+    return value
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f'needs a whole number of at least 1, got "{text}"')
+    return int(text)
+
+
+def _image(text: str) -> tuple[int, ...]:
+    shape = tuple(_whole(part) for part in text.split(","))
+    if len(shape) != 3:
+        raise argparse.ArgumentTypeError(f'needs channels,height,width, got "{text}"')
+    return shape
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run(_parser(), _scale, arguments)
+
+
+def _scale(options: argparse.Namespace) -> None:
+    if options.paper:
+        print("\n".join(paper_table()))
+        return
+    _check(options)
+    if options.plot:
+        check_plot(options.plot)
+    network = _network(options)
+    if network is None:
+        return  # another rank does the rest
+    param, batch = _net(options)
+    profile = _profile(options, param, batch)
+    nodes = [1 << i for i in range(MOST_NODES.bit_length())]
+    per_rank, overlap = options.batch == "per-rank", not options.no_overlap
+    curves = {
+        name: scaling(profile, network, name, batch, nodes, per_rank, overlap)
+        for name in ALGORITHMS
+    }
+    how = "on each node" if per_rank else "in all"
+    print(describe_profile(profile))
+    print(f"{describe_network(network)}; batch {batch} {how}")
+    print("\n".join(["", *scaling_table(curves)]))
+    if len(curves["tree"]) < len(nodes):
+        print(f"A batch of {batch} is too small for more; see --batch-size and --batch per-rank")
+    if network.name == "gemini":
+        print("\n".join(["", *paper_table()]))
+    if options.plot:
+        plot(options.plot, curves, f"{profile.name}, batch {batch} {how}, {network.name}")
+        print(f"wrote {options.plot}")
+
+
+def _check(options: argparse.Namespace) -> None:
+    if not options.solver and not options.model:
+        raise SolverError("give a net with --solver or --model, or --paper for the paper's runs")
+    if bool(options.measure) == bool(options.seconds_per_sample):
+        raise SolverError("give --measure to time the net here, or --seconds-per-sample, not both")
+    if (options.latency is None) != (options.bandwidth is None):
+        raise SolverError("--latency and --bandwidth belong together")
+    if options.network and options.latency is not None:
+        raise SolverError("give --network, or --latency and --bandwidth, not both")
+
+
+# The network.
+
+
+def _network(options: argparse.Namespace) -> Network | None:
+    """What was asked for, or what is between these ranks; None on all ranks but the first."""
+    comm = _ranks()
+    if options.network:
+        network = NETWORKS[options.network]
+    elif options.latency is not None:
+        network = Network("as given", options.latency * 1e-6, options.bandwidth * 1e9 / 8)
+    elif comm is None:
+        raise SolverError(
+            "name a --network, give --latency and --bandwidth, or start this with mpiexec -n 2 to "
+            f"measure the one in between; known networks: {', '.join(NETWORKS)}"
+        )
+    else:
+        network = measure_network(comm)
+    return network if comm is None or comm.Get_rank() == 0 else None
+
+
+def _ranks() -> Any:
+    """MPI's communicator if something started several of us, else None."""
+    if not any(name in os.environ for name in STARTED):
+        return None
+    try:
+        from mpi4py import MPI
+    except ImportError:
+        raise SolverError(
+            "ranks cannot talk without mpi4py: pip install pycaffe_fire[mpi]"
+        ) from None
+    return MPI.COMM_WORLD if MPI.COMM_WORLD.Get_size() > 1 else None
+
+
+# The net.
+
+
+def _net(options: argparse.Namespace) -> tuple[Any, int]:
+    """The net to train, with made-up data, and its batch size."""
+    if options.solver:
+        found = find_train_net(read_param(options.solver), schema.NetState())
+        param, path = filter_net(found.param), found.path or options.solver
+    else:
+        param, path = schema.read_net(options.model), options.model
+        param.state.phase = schema.TRAIN
+        param = filter_net(param)
+    try:
+        made = with_synthetic_data(param, options.synthetic)
+    except NetError as error:
+        raise NetError(f"{path}: {error}") from None
+    batch = options.batch_size or _batch(param)
+    if not batch:
+        raise SolverError(f"{path}: no data layer names a batch_size; give --batch-size")
+    return made, batch
+
+
+def _batch(param: Any) -> int:
+    for layer in param.layer:
+        if layer.type in DATA_FIELDS:
+            return int(getattr(layer, DATA_FIELDS[layer.type]).batch_size)
+        if layer.type == "DummyData" and layer.dummy_data_param.shape:
+            return int(layer.dummy_data_param.shape[0].dim[0])
+    return 0
+
+
+def _profile(options: argparse.Namespace, param: Any, batch: int) -> Profile:
+    backend = cpu_backend(options.threads)
+    if options.measure:
+        return measure_net(param, min(batch, MEASURED_BATCH), backend)
+    net = Net(param, backend=backend)
+    try:
+        return Profile(net.name, 4.0 * net.parameters.size, options.seconds_per_sample)
+    finally:
+        net.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""Measuring what the cost model needs: a net's profile on this node, the network between ranks."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import schema
+from ..backend.base import Backend
+from ..errors import SolverError
+from ..layers import Context
+from ..net import Net
+from .buckets import BUCKET, make_buckets
+from .cost import Network, Profile, Slice
+
+PASSES = 5  # the shortest counts
+PINGS = 200
+STREAM_SECONDS = 0.5  # how long to keep a link busy
+
+
+# The net.
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """One training pass: seconds, and when backward had done each layer."""
+
+    forward: float
+    backward: float
+    layers: dict[int, float]
+
+    @property
+    def total(self) -> float:
+        return self.forward + self.backward
+
+
+def measure_net(param: Any, batch: int, backend: Backend) -> Profile:
+    """Time passes of a TRAIN net without data of its own, at `batch` and at half of it."""
+    batches = [batch, batch // 2] if batch > 1 else [batch]
+    nets = [_build(param, size, backend) for size in batches]
+    # In turns, so that whatever else the machine does falls on both.
+    rounds = [[_run(net) for net in nets] for _ in range(PASSES + 1)][1:]  # the first one plans
+    shortest = [min(passes, key=lambda done: done.total) for passes in zip(*rounds, strict=True)]
+    whole, part = shortest[0].total, shortest[-1].total
+    per_sample = whole / batch
+    if batch > 1:
+        # Noise must not make small batches cheaper than their share.
+        per_sample = min(per_sample, max(0.0, whole - part) / (batch - batch // 2))
+    profile = Profile(
+        nets[0].name, 4.0 * nets[0].parameters.size, per_sample, whole - batch * per_sample,
+        shortest[0].backward / whole, _slices(nets[0], shortest[0]), _sum_rate(),
+    )  # fmt: skip
+    for net in nets:
+        net.close()
+    return profile
+
+
+def _build(param: Any, batch: int, backend: Backend) -> Net:
+    """The net with constant inputs of that batch size: drawing numbers is not its work."""
+    made = schema.NetParameter()
+    made.CopyFrom(param)
+    for layer in made.layer:
+        if layer.type == "DummyData":
+            for shape in layer.dummy_data_param.shape:
+                shape.dim[0] = batch
+            fillers = layer.dummy_data_param.data_filler
+            del fillers[:]
+            fillers.extend(
+                schema.FillerParameter(type="constant", value=float(i == 0))
+                for i in range(len(layer.top))
+            )
+    net = Net(made, backend=backend, context=Context(0))
+    net.share_gradients()
+    if not net.parameters.size:
+        raise SolverError(f'net "{net.name}" has nothing to train, so ranks exchange nothing')
+    return net
+
+
+def _run(net: Net) -> _Pass:
+    net.context.step += 1
+    net.clear_param_diffs()
+    began = time.perf_counter()
+    net.run_forward()
+    middle = time.perf_counter()
+    layers: dict[int, float] = {}
+
+    def note(layer: int) -> None:
+        layers[layer] = time.perf_counter() - middle
+
+    net.run_backward(after_layer=note)
+    return _Pass(middle - began, time.perf_counter() - middle, layers)
+
+
+def _slices(net: Net, done: _Pass) -> tuple[Slice, ...]:
+    return tuple(
+        Slice(4.0 * (b.place.stop - b.place.start), min(1.0, done.layers[b.layer] / done.backward))
+        for b in make_buckets(net)
+    )
+
+
+def _sum_rate() -> float:
+    """Bytes per second of adding buckets that come from memory."""
+    totals, arrived = np.zeros((2, 4 * BUCKET), np.float32)
+    seconds = math.inf
+    for _ in range(PASSES):
+        began = time.perf_counter()
+        np.add(totals, arrived, out=totals)
+        seconds = min(seconds, time.perf_counter() - began)
+    return totals.nbytes / seconds
+
+
+# The network.
+
+
+def measure_network(comm: Any) -> Network:
+    """Latency and bandwidth between neighbouring ranks, all pairs at work at the same time."""
+    peer = comm.Get_rank() ^ 1
+    paired = peer < comm.Get_size()
+    latency = _slowest(comm, _ping(comm, peer) if paired else 0.0)
+    rates = []
+    for both_ways in (False, True):
+        seconds, count = 0.0, 1
+        while seconds < STREAM_SECONDS:
+            comm.Barrier()
+            took = _stream(comm, peer, count, both_ways) if paired else 0.0
+            seconds, sent = _slowest(comm, took), count
+            count *= max(2, min(16, math.ceil(STREAM_SECONDS / max(seconds, 1e-3))))
+        rates.append(4.0 * BUCKET * sent / seconds)
+    return Network("measured", latency, rates[0], min(rates))
+
+
+def _slowest(comm: Any, seconds: float) -> float:
+    return float(max(comm.allgather(seconds)))
+
+
+def _ping(comm: Any, peer: int) -> float:
+    """Half the median time of a round trip."""
+    first = comm.Get_rank() < peer
+    ball = np.zeros(1, np.float32)
+    times = []
+    for _ in range(PINGS):
+        began = time.perf_counter()
+        if first:
+            comm.Send(ball, peer)
+            comm.Recv(ball, peer)
+        else:
+            comm.Recv(ball, peer)
+            comm.Send(ball, peer)
+        times.append(time.perf_counter() - began)
+    return float(np.median(times)) / 2
+
+
+def _stream(comm: Any, peer: int, count: int, both_ways: bool) -> float:
+    """Seconds to send `count` buckets to the odd rank of a pair, or to each other."""
+    first = comm.Get_rank() < peer
+    outgoing, incoming = np.zeros((2, BUCKET), np.float32)
+    began = time.perf_counter()
+    for _ in range(count):
+        if both_ways:
+            comm.Sendrecv(outgoing, peer, recvbuf=incoming, source=peer)
+        elif first:
+            comm.Send(outgoing, peer)
+        else:
+            comm.Recv(incoming, peer)
+    return time.perf_counter() - began

@@ -1,0 +1,101 @@
+"""Scaling predictions as tables for people and as a plot."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from ..errors import FireError
+from ..parallel.cost import PAPER_ROWS, Network, Point, Profile, predict_paper
+from ..schema.files import replacing
+
+Curves = Mapping[str, Sequence[Point]]  # by algorithm
+
+
+def describe_profile(profile: Profile) -> str:
+    per_pass = f" + {1e3 * profile.seconds_per_pass:.3g} ms" if profile.seconds_per_pass else ""
+    return (
+        f"{profile.name}: {profile.gradient_bytes / 1e6:.1f} MB of gradients; "
+        f"{1e3 * profile.seconds_per_sample:.3g} ms per sample{per_pass}, "
+        f"{profile.backward_share:.0%} of it backward"
+    )
+
+
+def describe_network(network: Network) -> str:
+    both = f", {_gigabits(network.both_ways)} both ways at once" if network.both_ways else ""
+    return (
+        f"network {network.name}: {1e6 * network.latency:.3g} us, "
+        f"{_gigabits(network.bandwidth)}{both}"
+    )
+
+
+def _gigabits(bandwidth: float) -> str:
+    return f"{8e-9 * bandwidth:.3g} Gbit/s"
+
+
+def scaling_table(curves: Curves) -> list[str]:
+    """One line per number of nodes: iteration, speedup and efficiency of every algorithm."""
+    names = list(curves)
+    lines = [
+        f"{'':>5} {'samples':>8}" + "".join(f"  {name:^27}" for name in names),
+        f"{'nodes':>5} {'per node':>8}" + f"  {'ms':>10}{'speedup':>9}{'effic.':>8}" * len(names),
+    ]
+    for row in zip(*curves.values(), strict=True):
+        cells = "".join(
+            f"  {1e3 * p.iteration.total:>10.1f}{p.speedup:>9.2f}{p.efficiency:>8.1%}" for p in row
+        )
+        lines.append(f"{row[0].nodes:>5} {row[0].samples:>8.4g}{cells}")
+    return lines
+
+
+def paper_table() -> list[str]:
+    """The paper's multi-node rows beside what the model says of them."""
+    lines = [
+        "The FireCaffe paper's runs (K20 GPUs, Cray Gemini, plain tree) and this model:",
+        f"{'net':<10}{'GPUs':>5}{'batch':>6} {'hours':>7}{'model':>7}{'off by':>8}"
+        f" {'speedup':>9}{'model':>7}{'off by':>8}",
+    ]
+    for row in PAPER_ROWS:
+        hours, speedup = predict_paper(row)
+        lines.append(
+            f"{row.net.name:<10}{row.gpus:>5}{row.batch:>6} "
+            f"{row.hours:>7.1f}{hours:>7.1f}{hours / row.hours - 1:>+8.1%} "
+            f"{row.speedup:>9.0f}{speedup:>7.1f}{speedup / row.speedup - 1:>+8.1%}"
+        )
+    return lines
+
+
+def check_plot(path: str) -> None:
+    """Raise what would go wrong with `plot`, before long work is done for it."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise FireError("--plot needs matplotlib: pip install pycaffe_fire[plot]") from None
+    known = sorted(Figure().canvas.get_supported_filetypes())
+    if _ending(path) not in known:
+        raise FireError(f"--plot {path}: the file's name must end in .png or one of {known}")
+
+
+def _ending(path: str) -> str:
+    return os.path.splitext(path)[1][1:].lower()
+
+
+def plot(path: str, curves: Curves, title: str) -> None:
+    """Speedup against nodes, both axes logarithmic, with the ideal line."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 5), layout="constrained")
+    axes = figure.add_subplot()
+    nodes = [point.nodes for point in next(iter(curves.values()))]
+    axes.plot(nodes, nodes, "--", color="0.6", label="ideal")
+    for name, points in curves.items():
+        axes.plot(nodes, [point.speedup for point in points], marker="o", label=name)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.set_xticks(nodes, [str(n) for n in nodes])
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.set(xlabel="nodes", ylabel="speedup", title=title)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    with replacing(path, FireError) as temporary:
+        figure.savefig(temporary, format=_ending(path), dpi=150)
