@@ -30,7 +30,7 @@ def read_list(path: str | os.PathLike[str]) -> list[Entry]:
     name = os.fspath(path)
     try:
         with open(name, encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read().splitlines()
+            lines = file.read().split("\n")
     except OSError as error:
         raise DataError(f"{name}: the list of pictures cannot be read: {error.strerror}") from None
     entries = []

@@ -66,7 +66,9 @@ def _transform(source: Any, row: Any, mean: Any, scale: Any, out: Any) -> None:
                     line[w] = (np.float32(source[at + w]) - means[w]) * scale
             elif row[MIRROR]:
                 for w in range(width):
-                    line[last - np.uint64(w)] = (np.float32(source[at + w * step]) - means[w]) * scale
+                    line[last - np.uint64(w)] = (
+                        np.float32(source[at + w * step]) - means[w]
+                    ) * scale
             else:
                 for w in range(width):
                     line[w] = (np.float32(source[at + w * step]) - means[w]) * scale
@@ -77,11 +79,11 @@ def _transform_packed(source: Any, row: Any, mean: Any, scale: Any, out: Any) ->
     """Colour pictures as the decoder leaves them, a word per pixel."""
     _, height, width = out.shape
     last = np.uint64(width - 1)
-    for c in range(3):
-        shift = np.uint32(16 - 8 * c)
-        for h in range(height):
-            y = h + row[TOP]
-            at = y * row[ROW_STRIDE] + row[LEFT]
+    for h in range(height):  # rows outside, so that a line of pixels is fetched once
+        y = h + row[TOP]
+        at = y * row[ROW_STRIDE] + row[LEFT]
+        for c in range(3):
+            shift = np.uint32(16 - 8 * c)
             line, means = out[c, h], _means(mean, c, row, y, width)
             if row[MIRROR]:
                 for w in range(width):
