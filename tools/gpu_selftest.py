@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+"""Run this once on a machine with a GPU: it compares the GPU with the CPU and writes a report.
+
+    pip install "pycaffe_fire[gpu]" && python tools/gpu_selftest.py        the first GPU
+    python tools/gpu_selftest.py --gpu 1 --report mine.txt                another one
+
+It executes all reference cases of Caffe that the tests have, every update rule, a short training
+of LeNet on made-up images, and measures a few sizes. Send the report to the maintainers: the code
+was developed without a GPU, so yours may be the first to run it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import pycaffe_fire as caffe  # noqa: E402
+from pycaffe_fire import schema  # noqa: E402
+from pycaffe_fire.backend import cpu_backend  # noqa: E402
+from pycaffe_fire.backend.base import Backend, Segment  # noqa: E402
+from pycaffe_fire.backend.numpy import NumPyBackend  # noqa: E402
+from pycaffe_fire.defaults import gpu_backend  # noqa: E402
+from pycaffe_fire.errors import FireError  # noqa: E402
+from pycaffe_fire.net import Net  # noqa: E402
+from pycaffe_fire.solver import Solver  # noqa: E402
+
+GOLDEN = ROOT / "tests" / "golden" / "layers"
+RULES = {"sgd": 1, "nesterov": 1, "adagrad": 1, "rmsprop": 1, "adadelta": 2, "adam": 2}
+NUMBERS = {"rmsprop": (1e-3, 0.9), "adadelta": (1e-3, 0.9), "adam": (0.9, 0.99, 1.1, 1e-3)}
+SOLVER = (
+    'base_lr: 0.01 lr_policy: "fixed" momentum: 0.9 weight_decay: 0.0005 random_seed: 1 '
+    "snapshot_after_train: false"
+)
+Check = tuple[str, Callable[[], None]]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--gpu", type=int, default=0, help="which GPU (default: 0)")
+    parser.add_argument("--report", type=Path, default=Path("gpu_selftest.txt"))
+    options = parser.parse_args()
+    try:
+        gpu = gpu_backend(options.gpu)
+    except FireError as error:
+        sys.exit(f"gpu_selftest: {error}")
+    report = Report(gpu)
+    for name, check in checks(gpu):
+        report.run(name, check)
+    for line in timings(gpu):
+        report.say(line)
+    report.finish(options.report)
+    return 1 if report.failures else 0
+
+
+class Report:
+    """What was tried and what came of it, on the screen and in a file."""
+
+    def __init__(self, gpu: Any) -> None:
+        self.lines: list[str] = []
+        self.failures = self.passed = 0
+        self.say(f"pycaffe_fire GPU self-test, {time.strftime('%Y-%m-%d %H:%M')}")
+        self.say(
+            f"Python {platform.python_version()}, NumPy {np.__version__}, {platform.platform()}"
+        )
+        self.say(f"CuPy {gpu.xp.__version__}, {gpu.describe()}")
+
+    def say(self, line: str) -> None:
+        print(line, flush=True)
+        self.lines.append(line)
+
+    def run(self, name: str, check: Callable[[], None]) -> None:
+        try:
+            check()
+        except Exception as error:
+            self.failures += 1
+            self.say(f"FAILED  {name}: {type(error).__name__}: {str(error).strip()[:600]}")
+            self.lines.append(traceback.format_exc())
+        else:
+            self.passed += 1
+            self.say(f"ok      {name}")
+
+    def finish(self, path: Path) -> None:
+        self.say(f"{self.passed} checks passed, {self.failures} failed")
+        partial = path.with_suffix(".partial")
+        partial.write_text("\n".join(self.lines) + "\n")
+        partial.replace(path)
+        print(f"The report is in {path}")
+
+
+def checks(gpu: Backend) -> Iterator[Check]:
+    for path in sorted(GOLDEN.glob("*.npz")):
+        yield f"layer {path.stem}", lambda path=path: reference_case(path, gpu)  # type: ignore[misc]
+    for rule in RULES:
+        yield f"update {rule}", lambda rule=rule: update_rule(rule, gpu)  # type: ignore[misc]
+    yield "LeNet, 20 iterations", lambda: training(gpu, leaves=1)
+    yield "LeNet, 20 iterations, 2 leaves", lambda: training(gpu, leaves=2)
+    yield "repeated training, bit for bit", lambda: repeated(gpu)
+
+
+# Layers against Caffe.
+
+
+def reference_case(path: Path, gpu: Backend) -> None:
+    with np.load(path) as archive:
+        case = dict(archive)
+    param = schema.parse_text(str(case["prototxt"]), schema.NetParameter())
+    net = Net(param, getattr(caffe, str(case["phase"])), backend=gpu)
+    weights = net.params.get("layer", [])
+    for i, values in series(case, "bottom"):
+        net.blobs[f"raw{i}" if f"raw{i}" in net.blobs else f"in{i}"].data[...] = values
+    for i, values in series(case, "param"):
+        weights[i].data[...] = values
+    net.forward()
+    for i, values in series(case, "top"):
+        close(net.blobs[f"out{i}"].data, values, f"top {i}")
+    if "top_diff0" not in case:
+        return
+    for i, values in series(case, "top_diff"):
+        net.blobs[f"out{i}"].diff[...] = values
+    for blob in weights:
+        blob.diff[...] = 0
+    net.backward()
+    for i, values in series(case, "bottom_diff"):
+        if values.any():
+            close(net.blobs[f"in{i}"].diff, values, f"gradient of bottom {i}")
+    for i, values in series(case, "param_diff"):
+        close(weights[i].diff, values, f"gradient of weights {i}")
+
+
+def series(case: dict[str, Any], prefix: str) -> list[tuple[int, Any]]:
+    numbers = sorted(
+        int(key[len(prefix) :])
+        for key in case
+        if key.startswith(prefix) and key[len(prefix) :].isdigit()
+    )
+    return [(i, case[f"{prefix}{i}"]) for i in numbers]
+
+
+def close(got: Any, want: Any, what: str, relative: float = 2e-4) -> None:
+    scale = max(1.0, float(np.abs(want).max(initial=0)))
+    got = np.asarray(got).reshape(np.shape(want))
+    np.testing.assert_allclose(got, want, rtol=relative, atol=2e-5 * scale, err_msg=what)
+
+
+# Updates and training against the CPU.
+
+
+def update_rule(rule: str, gpu: Backend) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [np.abs(rng.standard_normal(100_000).astype(np.float32)) for _ in range(4)]
+    segments = [Segment(0, 70_001, 1.0, 1.0), Segment(70_016, 100_000, 2.0, 0.0)]
+    found = []
+    for backend in (gpu, NumPyBackend()):
+        w, g, *history = (backend.xp.asarray(a.copy()) for a in arrays)
+        step = backend.update(rule, segments)
+        slots = history[: RULES[rule]]
+        step(w, g, slots, 0.1, 0.01, False, 0.5, NUMBERS.get(rule, (0.9,)))
+        found.append([a.get() if hasattr(a, "get") else a for a in (w, *slots)])
+    for i, (got, want) in enumerate(zip(*found, strict=True)):
+        close(got, want, f"buffer {i}")
+
+
+def lenet(batch: int = 16) -> Any:
+    """models/lenet on made-up images; DummyData's are the same on every backend."""
+    net = schema.read_net(str(ROOT / "models" / "lenet" / "train_val.prototxt"))
+    layers = [layer for layer in net.layer if layer.type != "Data"]
+    text = (
+        f'layer {{ name: "data" type: "DummyData" top: "data" top: "label" dummy_data_param {{ '
+        f"shape {{ dim: {batch} dim: 1 dim: 28 dim: 28 }} shape {{ dim: {batch} }} "
+        'data_filler { type: "uniform" } data_filler { value: 3 } } }'
+    )
+    made = schema.parse_text(text, schema.NetParameter())
+    made.layer.extend(layers)
+    return made
+
+
+def trained(backend: Backend, leaves: int) -> dict[str, Any]:
+    param = schema.parse_text(SOLVER, schema.SolverParameter())
+    param.net_param.CopyFrom(lenet())
+    solver = Solver(param, backend=backend, leaves=leaves)
+    solver.step(20)
+    weights = {
+        f"{name}[{i}]": np.array(blob.data)
+        for name, blobs in solver.net.params.items()
+        for i, blob in enumerate(blobs)
+    }
+    solver.close()
+    return weights
+
+
+def training(gpu: Backend, leaves: int) -> None:
+    want, got = trained(cpu_backend(), leaves), trained(gpu, leaves)
+    for name, values in want.items():
+        close(got[name], values, name, relative=1e-2)
+
+
+def repeated(gpu: Backend) -> None:
+    first, second = trained(gpu, 1), trained(gpu, 1)
+    for name, values in first.items():
+        np.testing.assert_array_equal(second[name], values, err_msg=name)
+
+
+# A few speeds, for the record.
+
+
+def timings(gpu: Any) -> Iterator[str]:
+    param = schema.parse_text(SOLVER, schema.SolverParameter())
+    param.net_param.CopyFrom(lenet(256))
+    solver = Solver(param, backend=gpu)
+    solver.step(5)
+    gpu.compute.synchronize()
+    began = time.perf_counter()
+    solver.step(50)
+    queued = time.perf_counter() - began
+    gpu.compute.synchronize()
+    seconds = time.perf_counter() - began
+    solver.close()
+    yield (
+        f"LeNet, batch 256: {50 * 256 / seconds:,.0f} images/s, {20 * seconds:.2f} ms per "
+        f"iteration, of which Python queued for {20 * queued:.2f} ms"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
