@@ -36,13 +36,27 @@ class Parser(PlainParser):
         self.add_argument("--debug", action="store_true", help="show a traceback with errors")
 
     def parse(self, arguments: Sequence[str] | None) -> argparse.Namespace:
-        given = sys.argv[1:] if arguments is None else arguments
-        return self.parse_args([self._two_dashes(argument) for argument in given])
+        given = [self._two_dashes(a) for a in (sys.argv[1:] if arguments is None else arguments)]
+        return self.parse_args(given, argparse.Namespace(given=given))
 
     def _two_dashes(self, argument: str) -> str:
         name = argument.split("=", 1)[0]
         known = name.startswith("-") and f"-{name}" in self._option_string_actions
         return f"-{argument}" if known else argument
+
+
+def without_flags(arguments: Sequence[str], flags: Sequence[str]) -> list[str]:
+    """The arguments less these flags and their values."""
+    kept: list[str] = []
+    skip = False
+    for argument in arguments:
+        if skip:
+            skip = False
+        elif argument in flags:
+            skip = True
+        elif argument.split("=", 1)[0] not in flags:
+            kept.append(argument)
+    return kept
 
 
 def run(

@@ -7,25 +7,33 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from rich.console import Console
 
 from .. import schema
+from ..backend import available_cores
 from ..backend.base import Backend
 from ..data.recipes import advice, missing_sources
-from ..defaults import choose_backend
+from ..defaults import choose_backend, seed_for
 from ..errors import DataError, SolverError
 from ..net.graph import filter_net
+from ..parallel.communicator import Communicator
+from ..parallel.job import DEFAULT as DEFAULT_COMMUNICATOR
+from ..parallel.job import check_alike, default_leaves, failing_together, join, ranks_started
+from ..parallel.launch import run_job
+from ..parallel.monitor import Reporter
 from ..parallel.tree import check_leaves
 from ..report.glog import logging_with, stderr_handler
 from ..report.progress import ConsoleHandler, ProgressDisplay
 from ..report.text import CaffeLog, Results
 from ..solver import Solver, read_param, recorded_run
 from ..solver.events import Observer
+from ..solver.large_batch import scale_rate, with_batch
 from ..solver.nets import find_test_nets, find_train_net, without_data
 from ..solver.signals import EFFECTS, SignalRequests
-from .common import Parser, run
+from ..solver.snapshots import newest_snapshot
+from .common import Parser, run, without_flags
 
 log = logging.getLogger("pycaffe_fire")
 
@@ -40,6 +48,10 @@ COMMANDS = """
   fire_train --solver models/lenet/solver.prototxt --weights old.caffemodel
                                                                     fine-tune: start from weights
   fire_train --solver models/googlenet/solver.prototxt --synthetic  try a net without its data
+  fire_train -n 4 --solver models/lenet/solver.prototxt             four ranks on this machine
+  fire_train -n 8 --hosts a,b --restarts 3 --solver ...             eight on two hosts; where one
+                                                                    fails, on with the others
+  mpiexec -n 8 fire_train --solver ...   srun fire_train --solver ...   as your cluster does it
 """
 
 
@@ -47,7 +59,10 @@ def _parser() -> Parser:
     parser = Parser("fire_train", COMMANDS)
     flag = parser.add_argument
     flag("--solver", metavar="FILE", required=True, help="the solver prototxt")
-    flag("--snapshot", metavar="FILE", help="resume from this .solverstate")
+    flag(
+        "--snapshot", metavar="FILE",
+        help="resume from this .solverstate; auto: from the newest complete one, if there is any",
+    )  # fmt: skip
     flag(
         "--weights", metavar="FILES",
         help="fine-tune: copy weights by layer name from these .caffemodels, separated by commas",
@@ -79,7 +94,44 @@ def _parser() -> Parser:
         help="made-up data in place of the data layers; C,H,W where they have no crop_size",
     )  # fmt: skip
     flag("--log", action="store_true", help="Caffe's log lines on a terminal, too")
+    flag("--times", action="store_true", help="with every display: where time went, on each rank")
+    _add_rank_flags(parser)
     return parser
+
+
+def _add_rank_flags(parser: Parser) -> None:
+    flag = parser.add_argument
+    flag("-n", "--ranks", type=_positive, metavar="P", help="start P ranks")
+    flag("--hosts", default="", metavar="NAMES", help="hosts for the ranks, with commas")
+    flag(
+        "--restarts", type=int, default=0, metavar="N",
+        help="if a rank fails, go on up to N times from the newest snapshot with those left",
+    )  # fmt: skip
+    flag(
+        "--communicator", default=DEFAULT_COMMUNICATOR, metavar="NAME",
+        help="how ranks sum gradients: halving (default), tree, server, ring, mpi; auto measures. "
+        "The first three give the same bits on any number of ranks",
+    )  # fmt: skip
+    flag(
+        "--gradients", default="float32", metavar="TYPE",
+        help="gradients on the wire: float32 (default), bfloat16 or float16",
+    )  # fmt: skip
+    flag(
+        "--batch", type=_batch, metavar="SIZE",
+        help="the global batch instead of the prototxt's; per-rank: the prototxt's, times ranks",
+    )  # fmt: skip
+    flag(
+        "--scale-lr", choices=["linear", "sqrt"],
+        help="with --batch: scale the learning rate with the batch, or with its square root",
+    )  # fmt: skip
+    flag(
+        "--warmup", type=int, metavar="N",
+        help="with --scale-lr: rise to the scaled rate over N iterations (default: 5 %% of all)",
+    )  # fmt: skip
+
+
+def _batch(text: str) -> int | str:
+    return text if text == "per-rank" else _positive(text)
 
 
 def _positive(text: str) -> int:
@@ -102,25 +154,57 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _train(options: argparse.Namespace) -> None:
     if options.snapshot and options.weights:
         raise SolverError("give --snapshot to resume or --weights to fine-tune, not both")
-    results = Results()
+    if options.ranks and ranks_started() == 1:
+        _launch(options)
     param = read_param(options.solver)
+    communicator = join(options.communicator, options.gradients)
+    with failing_together(communicator, "fire_train"):
+        _run_rank(options, param, communicator)
+
+
+def _launch(options: argparse.Namespace) -> NoReturn:
+    """Start the ranks with the flags we were given, except those that are about starting them."""
+    flags = without_flags(options.given, ("-n", "--ranks", "--hosts", "--restarts"))
+
+    def arguments(attempt: int) -> list[str]:
+        if not attempt:
+            return flags
+        return [*without_flags(flags, ("--snapshot", "--weights")), "--snapshot", "auto"]
+
+    hosts = [host for host in options.hosts.split(",") if host]
+    say = lambda text: print(f"fire_train: {text}", file=sys.stderr, flush=True)  # noqa: E731
+    sys.exit(run_job(options.ranks, hosts, __spec__.name, arguments, options.restarts, say))
+
+
+def _run_rank(options: argparse.Namespace, param: Any, communicator: Communicator) -> None:
+    results = Results()
     effects = EFFECTS[options.sigint_effect], EFFECTS[options.sighup_effect]
-    with _display(options.log or param.debug_info) as show:
-        solver = _make_solver(options, param, [show, results])
+    with _display(options.log or param.debug_info, communicator.rank) as show:
+        solver = _make_solver(options, param, communicator, [show, results])
+        solver.show_times = options.times
+        reporter = Reporter(communicator.rank, lambda: communicator.doing)
         with SignalRequests(*effects) as requests:
             solver.requested_action = requests
             solver.solve()
+        reporter.close()
         solver.close()
         log.info("Optimization Done.")
-    for line in results.lines():
-        print(line)
+    if communicator.rank == 0:
+        for line in results.lines():
+            print(line)
 
 
 @contextmanager
-def _display(plain: bool) -> Iterator[Observer]:
-    """A live display where there is a terminal to show it on, Caffe's log otherwise."""
+def _display(plain: bool, rank: int) -> Iterator[Observer]:
+    """A live display where there is a terminal to show it on, Caffe's log otherwise.
+
+    Rank 0 speaks for all; the others only warn.
+    """
     console = Console(stderr=True, highlight=False)
-    if plain or not console.is_terminal or console.is_dumb_terminal:
+    if rank:
+        with logging_with(stderr_handler(), logging.WARNING):
+            yield lambda event: None
+    elif plain or not console.is_terminal or console.is_dumb_terminal:
         with logging_with(stderr_handler(), logging.INFO):
             yield CaffeLog()
     else:
@@ -129,22 +213,31 @@ def _display(plain: bool) -> Iterator[Observer]:
             yield display
 
 
-def _make_solver(options: argparse.Namespace, param: Any, observers: list[Observer]) -> Solver:
+def _make_solver(
+    options: argparse.Namespace, param: Any, ranks: Communicator, observers: list[Observer]
+) -> Solver:
+    options.threads = options.threads or max(1, available_cores() // ranks.local_size)
     backend = _backend(options, param)
+    if options.snapshot == "auto":
+        options.snapshot = _newest(param.snapshot_prefix)
     recorded = recorded_run(options.snapshot) if options.snapshot else {}
-    leaves = options.leaves or recorded.get("leaves", 1)
+    leaves = options.leaves or recorded.get("leaves") or default_leaves(ranks.size)
     check_leaves(leaves)
     # A run without a seed of its own drew one; a resumed run goes on with that.
     seed = recorded.get("seed") if param.random_seed < 0 else None
+    seed = ranks.broadcast(seed if seed is not None else seed_for(param.random_seed))
     state = schema.NetState(level=options.level, stage=[s for s in options.stage.split(",") if s])
     if options.iterations:
         param.max_iter = options.iterations
     try:
         if options.synthetic is not None:
             param = without_data(param, state, options.synthetic)
+        if options.batch:
+            param, factor = with_batch(param, state, options.batch, ranks.size)
+            scale_rate(param, options.scale_lr, factor, options.warmup)
         solver = Solver(
-            param, backend=backend, leaves=leaves, seed=seed, level=state.level,
-            stages=state.stage, share_gradients=True, observers=observers,
+            param, backend=backend, communicator=ranks, leaves=leaves, seed=seed,
+            level=state.level, stages=state.stage, share_gradients=True, observers=observers,
         )  # fmt: skip
     except SolverError as error:
         raise SolverError(f"{options.solver}: {error}") from error
@@ -159,7 +252,17 @@ def _make_solver(options: argparse.Namespace, param: Any, observers: list[Observ
     elif options.weights:
         log.info("Finetuning from %s", options.weights)
         solver.load_weights(options.weights)
+    check_alike(ranks, solver.facts())
     return solver
+
+
+def _newest(prefix: str) -> str | None:
+    found = newest_snapshot(prefix)
+    for reason in found.skipped:
+        log.warning(reason)
+    if found.path is None:
+        log.warning("no snapshot %s_iter_*.solverstate to go on from: starting anew", prefix)
+    return found.path
 
 
 def _backend(options: argparse.Namespace, param: Any) -> Backend:

@@ -28,6 +28,9 @@ Result = tuple[range, Buffers] | BaseException
 class Source(Protocol):
     """What a loader reads: fixed shapes per sample, random access by sample number."""
 
+    def __len__(self) -> int:
+        """How many records there are."""
+
     @property
     def shapes(self) -> Sequence[tuple[int, ...]]:
         """The shape of one sample in each array."""

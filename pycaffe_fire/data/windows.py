@@ -108,6 +108,9 @@ class WindowSource:
         self._cache: dict[str, bytes] = {}
         self._lock = threading.Lock()
 
+    def __len__(self) -> int:
+        return len(self._file.windows)
+
     def _split(self, param: Any) -> None:
         windows = self._file.windows
         self._foreground = [w for w in windows if w.overlap >= param.fg_threshold]

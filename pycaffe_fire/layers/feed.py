@@ -69,6 +69,7 @@ class Feed(Layer):
                 f"batch_size or --leaves"
             )
         size = batch_size // ctx.leaves
+        self.records = len(source)
         shapes = list(source.shapes)[: len(top)]
         for blob, shape in zip(top, shapes, strict=True):
             blob.reshape(size, *shape)

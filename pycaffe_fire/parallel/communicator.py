@@ -27,6 +27,11 @@ class Communicator(ABC):
             )
         return runs(range(leaves), self.size)[self.rank]
 
+    @property
+    def local_size(self) -> int:
+        """How many ranks run on this host."""
+        return 1
+
     def all_sum(self, nodes: Sequence[Node]) -> Array:
         """The sum over all ranks' nodes, written over this rank's first node and returned.
 

@@ -21,6 +21,7 @@ from .communicator import Communicator, SerialCommunicator
 from .tree import Node
 
 DEFAULT = "halving"
+GRACE = 1.0  # seconds: where all ranks fail alike, rank 0 speaks and ends the job before others do
 TRIALS = 3  # per candidate of --communicator auto
 TRIAL_ELEMENTS = 1 << 20
 
@@ -87,6 +88,8 @@ def failing_together(communicator: Communicator, what: str) -> Iterator[None]:
     except BaseException as error:
         if communicator.size == 1 or isinstance(error, SystemExit):
             raise
+        if communicator.rank:
+            time.sleep(GRACE)
         text = str(error) if isinstance(error, FireError) else f"{type(error).__name__}: {error}"
         print(
             f"{what}: rank {communicator.rank} on {socket.gethostname()} failed "

@@ -20,6 +20,7 @@ from .cost import Network, Profile, Slice
 PASSES = 5  # the shortest counts
 PINGS = 200
 STREAM_SECONDS = 0.5  # how long to keep a link busy
+WINDOW = 6  # messages under way, so that the link does not wait for the next one
 
 
 # The net.
@@ -52,7 +53,7 @@ def measure_net(param: Any, batch: int, backend: Backend) -> Profile:
         per_sample = min(per_sample, max(0.0, whole - part) / (batch - batch // 2))
     profile = Profile(
         nets[0].name, 4.0 * nets[0].parameters.size, per_sample, whole - batch * per_sample,
-        shortest[0].backward / whole, _slices(nets[0], shortest[0]), _sum_rate(),
+        shortest[0].backward / whole, _slices(nets[0], shortest[0]), measure_sums(),
     )  # fmt: skip
     for net in nets:
         net.close()
@@ -102,7 +103,7 @@ def _slices(net: Net, done: _Pass) -> tuple[Slice, ...]:
     )
 
 
-def _sum_rate() -> float:
+def measure_sums() -> float:
     """Bytes per second of adding buckets that come from memory."""
     totals, arrived = np.zeros((2, 4 * BUCKET), np.float32)
     seconds = math.inf
@@ -158,12 +159,15 @@ def _stream(comm: Any, peer: int, count: int, both_ways: bool) -> float:
     """Seconds to send `count` buckets to the odd rank of a pair, or to each other."""
     first = comm.Get_rank() < peer
     outgoing, incoming = np.zeros((2, BUCKET), np.float32)
+    requests: list[Any] = []
     began = time.perf_counter()
     for _ in range(count):
-        if both_ways:
-            comm.Sendrecv(outgoing, peer, recvbuf=incoming, source=peer)
-        elif first:
-            comm.Send(outgoing, peer)
-        else:
-            comm.Recv(incoming, peer)
+        if both_ways or not first:
+            requests.append(comm.Irecv(incoming, peer))
+        if both_ways or first:
+            requests.append(comm.Isend(outgoing, peer))
+        while len(requests) > WINDOW:
+            requests.pop(0).Wait()
+    for request in requests:
+        request.Wait()
     return time.perf_counter() - began

@@ -6,7 +6,17 @@ import logging
 import time
 
 from ..parallel.leaves import Output
-from ..solver.events import Evaluated, Event, Finished, Saved, Started, Tested, Testing, Trained
+from ..solver.events import (
+    Evaluated,
+    Event,
+    Finished,
+    Saved,
+    Started,
+    Tested,
+    Testing,
+    Timed,
+    Trained,
+)
 
 log = logging.getLogger("pycaffe_fire")
 
@@ -35,6 +45,15 @@ def describe(output: Output) -> str:
     return text
 
 
+def time_lines(event: Timed) -> list[str]:
+    """Where time went on each rank, and which was slowest before it had to wait for the others."""
+    busy = [times.total - times.exposed for times in event.ranks]
+    lines = [f"    Time on rank {i}: {times.text()}" for i, times in enumerate(event.ranks)]
+    if len(busy) > 1:
+        lines.append(f"    Slowest rank: {busy.index(max(busy))}")
+    return lines
+
+
 class CaffeLog:
     """An observer that logs a run as `caffe train` does, so that parsers of its logs work."""
 
@@ -49,6 +68,9 @@ class CaffeLog:
                 self._started(event)
             case Trained(display=True):
                 self._trained(event)
+            case Timed():
+                for line in time_lines(event):
+                    log.info(line)
             case Testing(done=0):
                 log.info("Iteration %d, Testing net (#%d)", event.iteration, event.net)
             case Tested():

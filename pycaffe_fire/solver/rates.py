@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import exp
+from math import cos, exp, pi
 from typing import Any
 
 from ..errors import SolverError
@@ -68,8 +68,23 @@ def sigmoid(param: Any, iteration: int) -> float:
     return float(param.base_lr / (1 + exp(min(exponent, FLAT))))
 
 
+@POLICIES.register("cosine")
+def cosine(param: Any, iteration: int) -> float:
+    """min_lr + (base_lr - min_lr) * (1 + cos(pi * iter / max_iter)) / 2"""
+    if param.max_iter < 1:
+        raise SolverError('lr_policy "cosine" needs a max_iter')
+    share = (1 + cos(pi * min(iteration / param.max_iter, 1.0))) / 2
+    return float(param.min_lr + (param.base_lr - param.min_lr) * share)
+
+
 def learning_rate(param: Any, iteration: int) -> float:
-    """The rate before a parameter's own lr_mult."""
+    """The rate before a parameter's own lr_mult: a linear warm-up first, never below min_lr."""
     if not param.lr_policy:
         raise SolverError(f"the solver needs an lr_policy; known: {', '.join(POLICIES)}")
-    return POLICIES[param.lr_policy](param, iteration)
+    for interval, start in (
+        (param.rampup_interval, param.rampup_lr),  # NVIDIA's name
+        (param.warmup_iter, param.warmup_start_lr),  # Intel's
+    ):
+        if iteration < interval:
+            return float(start + (param.base_lr - start) * iteration / interval)
+    return max(POLICIES[param.lr_policy](param, iteration), float(param.min_lr))

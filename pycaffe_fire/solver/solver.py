@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -18,10 +19,12 @@ from ..backend.tensor import Array
 from ..defaults import default_backend, seed_for
 from ..errors import SolverError, WeightsError
 from ..layers import Context
+from ..layers.feed import Feed
 from ..net import Net, debug
 from ..net.memory import planned_elements
 from ..parallel.communicator import Communicator, SerialCommunicator
 from ..parallel.leaves import Leaves, Output, output_names, output_values
+from ..version import VERSION
 from .events import (
     Evaluated,
     Event,
@@ -336,6 +339,19 @@ class Solver:
             tensor.host[...] = array.reshape(tensor.shape)
             tensor.sync()
         self.iter = state.iter
+
+    def facts(self) -> dict[str, str]:
+        """What all ranks of a job must have in common, as texts to compare."""
+        blobs = [p.blob for p in self.net.parameters.items]
+        digest = hashlib.sha256(b"".join(blob.value.host.tobytes() for blob in blobs)).hexdigest()
+        feeds = [(n.name, n.records) for n in self.net.layers if isinstance(n, Feed)]
+        return {
+            "the version of pycaffe_fire": VERSION,
+            "the solver": schema.to_text(self.param),
+            "the net": schema.to_text(self.net.param),
+            "the data": repr(feeds),
+            "the starting weights": f"{digest} at iteration {self.iter}",
+        }
 
     def close(self) -> None:
         """Stop background work of all nets."""

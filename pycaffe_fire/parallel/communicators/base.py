@@ -50,6 +50,11 @@ class RankCommunicator(Communicator):
         self._looks = 0  # in vain, since something last moved
         self._moved = 0.0
 
+    @property
+    def local_size(self) -> int:
+        host = socket.gethostname()
+        return self.gather(host).count(host)
+
     # Sums.
 
     def steps(self, nodes: Sequence[Node], channel: Channel) -> Steps:

@@ -1,0 +1,61 @@
+"""Larger batches with the right hyperparameters: another global batch, and a rate to match."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+from .. import schema
+from ..data.recipes import DATA_FIELDS
+from ..errors import SolverError
+from .nets import find_train_net
+
+WARMUP_SHARE = 0.05  # of all iterations, where nothing else is said
+
+
+def with_batch(solver: Any, cli_state: Any, batch: int | str, ranks: int) -> tuple[Any, float]:
+    """A copy of the solver whose training net reads `batch` samples, and the factor that is.
+
+    "per-rank" keeps the prototxt's batch for every rank, which is what BVLC Caffe does.
+    """
+    train = find_train_net(solver, cli_state)
+    made = schema.SolverParameter()
+    made.CopyFrom(solver)
+    made.train_net_param.CopyFrom(train.param)
+    for field in ("net_param", "train_net"):
+        made.ClearField(field)
+    if made.test_iter and solver.HasField("net"):
+        tests = len(made.test_iter) - len(made.test_net) - len(made.test_net_param)
+        made.test_net.extend([solver.net] * tests)
+    made.ClearField("net")
+    factors = set()
+    for layer in made.train_net_param.layer:
+        if layer.type in DATA_FIELDS and _trains(layer):
+            param = getattr(layer, DATA_FIELDS[layer.type])
+            wanted = param.batch_size * ranks if batch == "per-rank" else batch
+            factors.add(wanted / param.batch_size)
+            param.batch_size = wanted
+    if len(factors) != 1:
+        raise SolverError(
+            "--batch needs a training net with a data layer that has a batch_size"
+            if not factors
+            else "--batch needs data layers of one batch_size, this net has several"
+        )
+    return made, factors.pop()
+
+
+def _trains(layer: Any) -> bool:
+    """Does a data layer take part in training?"""
+    phases = [rule.phase for rule in layer.include if rule.HasField("phase")]
+    return schema.TRAIN in phases or not phases
+
+
+def scale_rate(solver: Any, how: str | None, factor: float, warmup: int | None) -> None:
+    """Scale base_lr with the batch (or its square root) and rise to it from the old one."""
+    if how is None or factor == 1:
+        return
+    old = solver.base_lr
+    solver.base_lr = old * (factor if how == "linear" else sqrt(factor))
+    interval = warmup if warmup is not None else round(WARMUP_SHARE * solver.max_iter)
+    if interval > 0:
+        solver.rampup_interval, solver.rampup_lr = interval, old
