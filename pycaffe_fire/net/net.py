@@ -191,11 +191,24 @@ class Net(Wiring):
         self._set(outputs, self.outputs, "output", lambda blob: blob.diff)
         first = self._index(start) if start is not None else len(self.layers) - 1
         last = self._index(end) if end is not None else 0
+        self._check_cut(first, last)
         names = [b.name for b in self.bottoms[last]] if end is not None else self.inputs
         self.before_run()
         self.run_backward(first, last)
         self.after_run()
         return {name: self._blob(name).diff for name in sorted({*names, *(diffs or ())})}
+
+    def _check_cut(self, first: int, last: int) -> None:
+        """Layers that ran forward as one op have no gradients between them to start from."""
+        for leader, group in self.groups.items():
+            fused = self.layers[leader].leads and self.layers[leader].absorbs_backward
+            members = [leader, *group]
+            if fused and len({last <= i <= first for i in members}) > 1:
+                names = " and ".join(f'"{self.layers[i].name}"' for i in members)
+                raise NetError(
+                    f"backward cannot be cut between {names}, which ran forward as one op; run "
+                    f"forward in the same two parts first"
+                )
 
     def _set(
         self,
