@@ -174,3 +174,28 @@ def test_several_tops_of_a_convolution_with_one_relu() -> None:
     found = net.forward(["u", "v"], x=IMAGES[:2, :, :6, :6], y=IMAGES[:2, :, :6, :6])
     assert (found["u"] >= 0).all() and (found["v"] < 0).any()
     np.testing.assert_allclose(np.maximum(found["v"], 0), found["u"], rtol=1e-5)
+
+
+def test_backward_through_a_part_of_a_normalisation_group() -> None:
+    """Fused layers have nothing between them to start from; cut forward alike, they do."""
+    text = (
+        inputs() + conv("c", "data", 16) + layer("BatchNorm", "bn", "c", "c")
+        + layer("Scale", "s", "c", "c", "scale_param { bias_term: true filler { value: 2 } }")
+        + relu("r", "c") + ip("a", "c") + softmax_loss("a")
+    )  # fmt: skip
+    net = make(text)
+    net.forward(data=IMAGES, label=LABELS)
+    net.backward(end="a")
+    for start, end in (("s", None), ("r", "s")):
+        with pytest.raises(NetError, match='"bn" and "s" and "r".*two parts'):
+            net.backward(start=start, end=end)
+    net.backward(start="r")
+    expected = {name: [b.diff.copy() for b in blobs] for name, blobs in net.params.items()}
+    net.clear_param_diffs()
+    net.forward(end="s")
+    net.forward(start="r")
+    net.backward(end="r")
+    net.backward(start="s")
+    for name, grads in expected.items():
+        for a, b in zip(grads, net.params[name], strict=True):
+            np.testing.assert_allclose(a, b.diff, rtol=1e-3, atol=1e-5)
