@@ -197,12 +197,12 @@ def _race(net: Any, options: argparse.Namespace, folder: Path, stack: ExitStack)
 
 def _print_table(results: dict[str, Summary], peaks: dict[str, int], batch: int) -> None:
     phases = ("forward", "backward", "pass", "update", "step", "cpu")
-    print(f"{'median ms (min)':<22}" + "".join(f"{p:>16}" for p in phases) + "  images/s   peak MB")
+    print(f"{'median ms (min)':<22}" + "".join(f"{p:>18}" for p in phases) + "  images/s   peak MB")
     for name, result in results.items():
         cells = [f"{result.median[p] * 1e3:.1f} ({result.minimum[p] * 1e3:.1f})" for p in phases]
         print(
             f"{name:<22}"
-            + "".join(f"{cell:>16}" for cell in cells)
+            + "".join(f"{cell:>18}" for cell in cells)
             + f"{batch / result.median['step']:>10.1f}{peaks[name] / 2**20:>10.0f}"
         )
     for name, result in results.items():
