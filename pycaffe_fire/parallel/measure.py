@@ -19,7 +19,8 @@ from .cost import Network, Profile, Slice
 
 PASSES = 5  # the shortest counts
 PINGS = 200
-STREAM_SECONDS = 0.5  # how long to keep a link busy
+STREAMS, STREAM_SECONDS = 3, 0.3  # how often and how long to keep a link busy
+WINDOW = 6  # messages under way, so that the link does not wait for the next one
 WINDOW = 6  # messages under way, so that the link does not wait for the next one
 
 
@@ -118,24 +119,39 @@ def measure_sums() -> float:
 
 
 def measure_network(comm: Any) -> Network:
-    """Latency and bandwidth between neighbouring ranks, all pairs at work at the same time."""
-    peer = comm.Get_rank() ^ 1
+    """Latency and bandwidth of one pair of ranks, and bandwidth while all pairs talk both ways."""
+    rank, peer = comm.Get_rank(), comm.Get_rank() ^ 1
     paired = peer < comm.Get_size()
-    latency = _slowest(comm, _ping(comm, peer) if paired else 0.0)
-    rates = []
-    for both_ways in (False, True):
-        seconds, count = 0.0, 1
-        while seconds < STREAM_SECONDS:
-            comm.Barrier()
-            took = _stream(comm, peer, count, both_ways) if paired else 0.0
-            seconds, sent = _slowest(comm, took), count
-            count *= max(2, min(16, math.ceil(STREAM_SECONDS / max(seconds, 1e-3))))
-        rates.append(4.0 * BUCKET * sent / seconds)
-    return Network("measured", latency, rates[0], min(rates))
+    latency = _slowest(comm, _ping(comm, peer) if rank < 2 else 0.0)
+    one_way = _bandwidth(comm, peer, rank < 2, both_ways=False)
+    both_ways = _bandwidth(comm, peer, paired, both_ways=True)
+    return Network("measured", latency, one_way, min(one_way, both_ways))
+
+
+def _bandwidth(comm: Any, peer: int, active: bool, both_ways: bool) -> float:
+    """The best of some streams, each long enough to be judged."""
+    count, best, long = 1, 0.0, 0
+    while long < STREAMS:
+        _wait_for_all(comm)
+        seconds = _slowest(comm, _stream(comm, peer, count, both_ways) if active else 0.0)
+        best = max(best, 4.0 * BUCKET * count / seconds)
+        if seconds >= STREAM_SECONDS / 2:
+            long += 1
+        else:
+            count *= max(2, min(16, round(STREAM_SECONDS / seconds)))
+    return best
 
 
 def _slowest(comm: Any, seconds: float) -> float:
+    _wait_for_all(comm)
     return float(max(comm.allgather(seconds)))
+
+
+def _wait_for_all(comm: Any) -> None:
+    """A barrier that leaves the cores to those who are still at work."""
+    request = comm.Ibarrier()
+    while not request.Test():
+        time.sleep(1e-3)
 
 
 def _ping(comm: Any, peer: int) -> float:

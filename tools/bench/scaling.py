@@ -1,0 +1,127 @@
+"""The cost model against real messages: predicted and measured iterations on emulated hosts.
+
+python tools/netlab/netlab.py run --hosts 8 --mbit 1000 -- python tools/bench/scaling.py
+mpiexec -n 2 python tools/bench/scaling.py --compute 0.5
+
+The hosts share this machine's cores, so compute is slept, not done: what is checked is the model of
+the network, of the algorithms and of the overlap. Messages, buckets and sums are those of training.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from pycaffe_fire.parallel.buckets import Bucket, Exchange
+from pycaffe_fire.parallel.communicators import COMMUNICATORS
+from pycaffe_fire.parallel.cost import ALGORITHMS, Profile, iteration
+from pycaffe_fire.parallel.measure import measure_network, measure_sums
+from pycaffe_fire.parallel.tree import Node
+from pycaffe_fire.report.scaling import describe_network
+
+TOLERANCE = 0.15
+
+
+class Iterations:
+    """A training loop of one algorithm in which layers take their time by sleeping."""
+
+    def __init__(self, comm: Any, algorithm: str, profile: Profile) -> None:
+        self._comm, self._profile = comm, profile
+        self._communicator = COMMUNICATORS[algorithm](comm.Dup())
+        sizes = [int(part.bytes / 4) for part in profile.buckets()]
+        self._gradient = np.ones(sum(sizes), np.float32)
+        ends = np.cumsum([0, *sizes])
+        self._buckets = [
+            Bucket(slice(int(a), int(b)), i)
+            for i, (a, b) in enumerate(zip(ends, ends[1:], strict=False))
+        ]
+        self._exchange = Exchange(self._buckets, self._start, 1, self._communicator)
+
+    def _start(self, bucket: Bucket) -> None:
+        self._communicator.start([Node(self._comm.rank, 1, self._gradient[bucket.place])])
+
+    def run(self, overlap: bool) -> float:
+        """Seconds of one iteration on the slowest rank."""
+        from mpi4py import MPI
+
+        compute = self._profile.compute(1)
+        backward = compute * self._profile.backward_share
+        self._gradient[:] = 1.0
+        self._exchange.begin()
+        self._comm.Barrier()
+        began = time.perf_counter()
+        start = began + compute - backward
+        for part, bucket in zip(self._profile.buckets(), self._buckets, strict=True):
+            _sleep_until(start + backward * (part.ready if overlap else 1.0))
+            self._exchange.submit(bucket)
+        self._exchange.finish()
+        return float(self._comm.allreduce(time.perf_counter() - began, MPI.MAX))
+
+    def close(self) -> None:
+        self._exchange.close()
+
+
+def _sleep_until(moment: float) -> None:
+    time.sleep(max(0.0, moment - time.perf_counter()))
+
+
+def check(comm: Any, profile: Profile, repeat: int) -> bool:
+    """Print the table on rank 0; true if every prediction is within the tolerance."""
+    network = measure_network(comm)
+    loops = {name: Iterations(comm, name, profile) for name in ALGORITHMS}
+    cases = [(name, overlap) for overlap in (False, True) for name in ALGORITHMS]
+    seconds: dict[tuple[str, bool], list[float]] = {case: [] for case in cases}
+    for turn in range(repeat + 1):  # the first one warms up
+        for name, overlap in cases:
+            took = loops[name].run(overlap)
+            if turn:
+                seconds[name, overlap].append(took)
+    for loop in loops.values():
+        loop.close()
+    lines = [
+        f"{comm.size} ranks, {profile.gradient_bytes / 1e6:g} MB of gradients, "
+        f"{profile.compute(1):g} s of compute; {describe_network(network)}",
+        f"{'iteration, s':<24}{'predicted':>10}{'measured':>10}{'off by':>8}",
+    ]
+    worst = 0.0
+    for name, overlap in cases:
+        predicted = iteration(profile, network, name, comm.size, 1, overlap).total
+        measured = min(seconds[name, overlap])
+        off = predicted / measured - 1
+        worst = max(worst, abs(off))
+        how = "overlapped" if overlap else "afterwards"
+        lines.append(f"{f'{name}, {how}':<24}{predicted:>10.2f}{measured:>10.2f}{off:>+8.1%}")
+    verdict = "within" if worst <= TOLERANCE else "NOT within"
+    lines.append(f"{verdict} {TOLERANCE:.0%}: at most {worst:.1%} off")
+    if comm.rank == 0:
+        print("\n".join(lines), flush=True)
+    return worst <= TOLERANCE
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--megabytes", type=float, default=53.5, help="default: GoogLeNet's 53.5")
+    parser.add_argument("--compute", type=float, default=1.0, metavar="S", help="per iteration")
+    parser.add_argument("--repeat", type=int, default=3)
+    options = parser.parse_args(arguments)
+    try:
+        from mpi4py import MPI
+    except ImportError:
+        print("error: this bench needs mpi4py: pip install pycaffe_fire[mpi]", file=sys.stderr)
+        return 1
+    if MPI.COMM_WORLD.Get_size() < 2:
+        print("error: start this with mpiexec -n 2 or more", file=sys.stderr)
+        return 1
+    sums = max(MPI.COMM_WORLD.allgather(measure_sums()))
+    profile = Profile("made up", options.megabytes * 1e6, options.compute, sum_rate=sums)
+    return 0 if check(MPI.COMM_WORLD, profile, options.repeat) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
