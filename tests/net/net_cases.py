@@ -78,8 +78,9 @@ def write(folder: Path, text: str, name: str = "net.prototxt") -> str:
 
 def gradients(net: caffe.Net, **given: Array) -> dict[str, list[Array]]:
     """Parameter gradients of one pass."""
+    values: dict[str, Any] = given or {"data": IMAGES, "label": LABELS}
     net.clear_param_diffs()
-    net.forward(**(given or {"data": IMAGES, "label": LABELS}))
+    net.forward(**values)
     net.backward()
     return {name: [b.diff.copy() for b in blobs] for name, blobs in net.params.items()}
 

@@ -197,8 +197,8 @@ def test_shared_gradient_memory_changes_no_gradient() -> None:
         for name in a:
             for mine, other in zip(a[name], b[name], strict=True):
                 np.testing.assert_array_equal(mine, other, err_msg=name)
-    arena = {id(shared.blobs[n].gradient.buffer.base) for n in ("c1", "cat", "c2", "ip")}
-    assert len(arena) == 1
+    buffers: list[Any] = [shared.blobs[n].gradient.buffer for n in ("c1", "cat", "c2", "ip")]
+    assert len({id(buffer.base) for buffer in buffers}) == 1
 
 
 def test_shared_gradient_memory_is_smaller() -> None:

@@ -60,7 +60,7 @@ def test_every_cut_builds_the_same_tree(leaves: int) -> None:
 
 
 def test_order_matters_which_is_why_there_is_a_tree() -> None:
-    values = [np.float32([v]) for v in (1e8, 1, -1e8, 1)]
+    values = [np.array([v], np.float32) for v in (1e8, 1, -1e8, 1)]
     assert summed(values, [])[0] != sum(values[1:], values[0])
 
 
