@@ -141,11 +141,18 @@ def _number(value: int) -> bytes:
 
 
 def datum_image(
-    datum: Datum, where: str, force_color: bool = False, force_gray: bool = False
+    datum: Datum,
+    where: str,
+    force_color: bool = False,
+    force_gray: bool = False,
+    reuse: bool = False,
 ) -> NDArray[Any]:
-    """The picture as a (channels, height, width) view of uint8 or float32."""
+    """The picture as a (channels, height, width) view of uint8 or float32.
+
+    With `reuse` it may hold only until the same thread asks for its next one.
+    """
     if datum.encoded:
-        return decode_image(datum.data, where, force_color, force_gray)
+        return decode_image(datum.data, where, force_color, force_gray, reuse)
     shape = (datum.channels, datum.height, datum.width)
     size = shape[0] * shape[1] * shape[2]
     if min(shape) <= 0:

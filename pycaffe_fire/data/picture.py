@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import threading
 from typing import Any
 
 import numpy as np
@@ -28,13 +29,19 @@ _JPEG_QUALITY = 95  # OpenCV's
 
 
 def decode_image(
-    data: bytes | memoryview, where: str, force_color: bool = False, force_gray: bool = False
+    data: bytes | memoryview,
+    where: str,
+    force_color: bool = False,
+    force_gray: bool = False,
+    reuse: bool = False,
 ) -> NDArray[np.uint8]:
-    """Decode PNG, JPEG, ...; as many channels as the picture has, unless one is forced."""
-    if not force_gray:
-        image = _decode_jpeg(data)
-        if image is not None:
-            return _view(image)
+    """Decode PNG, JPEG, ...; as many channels as the picture has, unless one is forced.
+
+    With `reuse` the result holds only until the same thread decodes its next picture.
+    """
+    image = _decode_jpeg(data, reuse) if not force_gray else None
+    if image is not None:
+        return image
     return _view(_decode(io.BytesIO(data), where, force_color, force_gray, upright=False))
 
 
@@ -110,7 +117,25 @@ def _view(image: Image.Image) -> NDArray[np.uint8]:
     return planes
 
 
-def _decode_jpeg(data: bytes | memoryview) -> Image.Image | None:
+class _Canvases(threading.local):
+    """A thread's picture to decode into again and again, while its memory is in the cache."""
+
+    last: tuple[Image.Image, NDArray[np.uint8]] | None = None
+
+    def take(self, width: int, height: int) -> tuple[Image.Image, NDArray[np.uint8] | None]:
+        """The picture and its pixels; those are None where Pillow does not share them."""
+        if self.last is None or self.last[0].size != (width, height):
+            image = Image.new("RGB", (width, height))
+            if shared_pixels(image) is None:
+                return image, None
+            self.last = image, _view(image)
+        return self.last
+
+
+_canvases = _Canvases()
+
+
+def _decode_jpeg(data: bytes | memoryview, reuse: bool) -> NDArray[np.uint8] | None:
     """A plain colour JPEG straight through the decoder, without looking at the rest of the file.
 
     None for everything that needs more care, broken files included: the general way then finds
@@ -122,10 +147,13 @@ def _decode_jpeg(data: bytes | memoryview) -> Image.Image | None:
     width, height, components = frame
     if components != 3 or width * height > (Image.MAX_IMAGE_PIXELS or 0):
         return None
+    image, pixels = _canvases.take(width, height) if reuse else (None, None)
+    image = image or Image.new("RGB", (width, height))
     try:
-        return Image.frombytes("RGB", (width, height), bytes(data), "jpeg", "RGB", "")
+        image.frombytes(bytes(data), "jpeg", "RGB", "")
     except (OSError, ValueError):
         return None
+    return _view(image) if pixels is None else pixels
 
 
 def _jpeg_frame(data: bytes | memoryview) -> tuple[int, int, int] | None:

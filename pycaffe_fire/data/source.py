@@ -55,7 +55,7 @@ class PictureSource(ABC):
 
     @abstractmethod
     def read(self, record: int) -> Sample:
-        """Picture and label of one record."""
+        """Picture and label of one record; valid until the same thread reads the next."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -140,7 +140,8 @@ class DatabaseSource(PictureSource):
         datum = parse_datum(self._db.record(record), where)
         if self._shape is None and not datum.encoded:  # of the first record, while setting up
             self._raw_shape = (datum.channels, datum.height, datum.width)
-        return datum_image(datum, where, transform.force_color, transform.force_gray), datum.label
+        image = datum_image(datum, where, transform.force_color, transform.force_gray, reuse=True)
+        return image, datum.label
 
     def fill(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 
 import numpy as np
 import pytest
@@ -30,12 +31,32 @@ def encode(image, kind, **options):
 def test_jpeg_both_ways(monkeypatch, options):
     data = encode(photo(), "JPEG", quality=90, **options)
     expected = np.asarray(Image.open(io.BytesIO(data)))[:, :, ::-1].transpose(2, 0, 1)
-    assert picture._decode_jpeg(data) is not None
+    assert np.array_equal(picture._decode_jpeg(data, reuse=False), expected)
+    assert np.array_equal(decode_image(data, "p", reuse=True), expected)
     assert np.array_equal(decode_image(data, "p"), expected)
-    monkeypatch.setattr(picture, "_decode_jpeg", lambda data: None)
+    monkeypatch.setattr(picture, "_decode_jpeg", lambda data, reuse: None)
     assert np.array_equal(decode_image(data, "p"), expected)
+    monkeypatch.undo()
     monkeypatch.setattr(picture, "shared_pixels", lambda image: None)
     assert np.array_equal(decode_image(memoryview(data), "p"), expected)
+    monkeypatch.setattr(picture, "_canvases", picture._Canvases())
+    assert np.array_equal(decode_image(data, "p", reuse=True), expected)
+
+
+def test_one_canvas_per_thread_and_size():
+    files = [encode(photo(*size), "JPEG") for size in ((24, 40), (24, 40), (16, 16))]
+    expected = [decode_image(data, "p") for data in files]
+    for _ in range(2):
+        for data, image in zip(files, expected, strict=True):
+            assert np.array_equal(decode_image(data, "p", reuse=True), image)
+    first = decode_image(files[0], "p", reuse=True)
+    decode_image(files[1], "p", reuse=True)
+    assert np.array_equal(first, expected[1])  # as said: valid until the next one
+    other: list[np.ndarray] = []
+    thread = threading.Thread(target=lambda: other.append(decode_image(files[0], "p", reuse=True)))
+    thread.start()
+    thread.join()
+    assert np.array_equal(other[0], expected[0]) and np.array_equal(first, expected[1])
 
 
 def test_pixels_outlive_the_picture():
