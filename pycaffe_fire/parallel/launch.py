@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from ..backend import available_cores
 from ..errors import SolverError
-from .monitor import ADDRESS_VARIABLE, Monitor, Sign
+from .monitor import ADDRESS_VARIABLE, Failure, Monitor
 
 POLL = 0.2  # seconds
 GRACE = 5.0  # seconds between asking a failed job to end and ending it
@@ -54,18 +54,17 @@ class Job:
             command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True
         )
 
-    def wait(self) -> tuple[int, list[Sign]]:
-        """The exit status, and the ranks that were lost."""
+    def wait(self) -> tuple[int, Failure | None]:
+        """The exit status, and the rank that was lost."""
         try:
             while self._process.poll() is None:
-                lost = self._monitor.lost()
-                if lost:
+                failure = self._monitor.failure()
+                if failure:
                     time.sleep(2 * POLL)  # let MPI finish on its own where it can
-                    lost = self._monitor.lost()
                     self._end()
-                    return self._process.returncode or 1, lost
+                    return self._process.returncode or 1, failure
                 time.sleep(POLL)
-            return self._process.returncode, self._monitor.lost()
+            return self._process.returncode, self._monitor.failure()
         except KeyboardInterrupt:
             self._end(signal.SIGINT)
             raise
@@ -121,12 +120,14 @@ def run_job(
     """
     hosts = list(hosts)
     for attempt in range(restarts + 1):
-        status, lost = Job(ranks, hosts, module, arguments(attempt)).wait()
-        for sign in lost:
-            say(Monitor.describe(sign))
+        status, failure = Job(ranks, hosts, module, arguments(attempt)).wait()
+        if failure:
+            say(str(failure))
         if status == 0 or attempt == restarts:
             return status
-        ranks = max(1, ranks - len(lost))
-        hosts = [h for h in hosts if h not in {s.host for s in lost}] or hosts
-        say(f"starting again with {ranks} ranks ({restarts - attempt - 1} restarts left)")
+        if failure:
+            ranks = max(1, ranks - 1)
+            hosts = [host for host in hosts if host != failure.sign.host] or hosts
+        left = restarts - attempt - 1
+        say(f"starting again with {ranks} rank(s), {left} restart(s) left after this")
     return 1

@@ -30,14 +30,26 @@ class Sign:
     doing: str
     when: float
     finished: bool = False
-    hung_up: bool = False
+
+
+@dataclass
+class Failure:
+    """A rank that is lost, and how."""
+
+    sign: Sign
+    how: str
+
+    def __str__(self) -> str:
+        sign = self.sign
+        return f"rank {sign.rank} on {sign.host} {self.how}; last seen: {sign.doing}"
 
 
 class Monitor:
-    """Listens to the ranks; `trouble` is a sentence about the first that fails."""
+    """Listens to the ranks; the first that fails takes the others with it, so it alone counts."""
 
     def __init__(self) -> None:
         self.signs: dict[int, Sign] = {}
+        self._died: Sign | None = None
         self._lock = threading.Lock()
         monitor = self
 
@@ -69,22 +81,19 @@ class Monitor:
 
     def _hang_up(self, rank: int) -> None:
         with self._lock:
-            self.signs[rank].hung_up = True
+            sign = self.signs[rank]
+            if self._died is None and not sign.finished:
+                self._died = sign
 
-    def lost(self) -> list[Sign]:
-        """Ranks that died or hang."""
-        now = time.monotonic()
+    def failure(self) -> Failure | None:
+        """The rank that died first, or one that hangs."""
         with self._lock:
-            return [
-                sign
-                for sign in self.signs.values()
-                if not sign.finished and (sign.hung_up or now - sign.when > SILENCE)
-            ]
-
-    @staticmethod
-    def describe(sign: Sign) -> str:
-        how = "died" if sign.hung_up else f"has been silent for {SILENCE:.0f} s"
-        return f"rank {sign.rank} on {sign.host} {how}; last seen: {sign.doing}"
+            if self._died is not None:
+                return Failure(self._died, "died")
+            for sign in self.signs.values():
+                if not sign.finished and time.monotonic() - sign.when > SILENCE:
+                    return Failure(sign, f"has been silent for {SILENCE:.0f} s")
+        return None
 
     def close(self) -> None:
         self._server.shutdown()
