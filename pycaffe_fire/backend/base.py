@@ -145,6 +145,7 @@ class Backend(ABC):
 
     name = "abstract"
     xp: Any = np
+    on_host = True  # can others (an MPI library) read and write its arrays?
 
     def __init__(self, threads: int = 1, dtype: Any = np.float32) -> None:
         self.threads = threads
@@ -185,6 +186,13 @@ class Backend(ABC):
 
     def finish_uploads(self) -> None:  # noqa: B027
         """Wait until host arrays given to `upload` may be written again."""
+
+    def download(self, values: Array) -> Array:
+        """A flat buffer as a NumPy array that a communicator may send and add to."""
+        return values
+
+    def bring_back(self, pairs: Sequence[tuple[Array, Array]]) -> None:  # noqa: B027
+        """Copy (host, device) pairs of what `download` gave back to where it came from."""
 
     def face(self, blob: Blob) -> Blob:
         """The blob as the outside sees it, with NumPy arrays for data and diff."""

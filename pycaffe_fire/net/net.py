@@ -51,9 +51,9 @@ class Net(Wiring):
             param.state.phase = phase
             param.state.level = level
             param.state.stage.extend(stages or ())
-        super().__init__(
-            param, backend or default_backend(), context or Context(seed_for()), lender, source
-        )
+        backend = backend or default_backend()
+        backend.activate()
+        super().__init__(param, backend, context or Context(seed_for()), lender, source)
         face = self.backend.face
         self.blobs = {name: face(blob) for name, blob in self.blobs.items()}
         self.params: dict[str, list[Blob]] = {

@@ -36,7 +36,7 @@ def images_layer(source: str, batch: int) -> str:
     )
 
 
-def lenet(folder: Path, batch: int = 4) -> Any:
+def lenet(folder: Path, batch: int = 2) -> Any:
     """models/lenet with small batches of made-up images."""
     net = schema.read_net(str(MODELS / "lenet" / "train_val.prototxt"))
     kept = [layer for layer in net.layer if layer.type != "Data"]

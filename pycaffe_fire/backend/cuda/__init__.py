@@ -42,6 +42,7 @@ from .later import Later, Scalar
 from .launch import Kernels
 from .lrn import LRN
 from .pooling import Pooling
+from .staging import Staging
 from .tensor import CudaTensor, HostBlob, source
 from .update import Update
 from .uploads import Uploads
@@ -54,9 +55,10 @@ MOST_DOUBTS = 512  # conditions that may wait for somebody to look
 
 
 class CudaBackend(NumPyBackend):
-    """One device with three streams: for computing, for copies from the host, for communication."""
+    """One device with three streams: for computing, for batches, for gradients of other ranks."""
 
     name = "cuda"
+    on_host = False
 
     def __init__(self, device: int = 0) -> None:
         super().__init__(1)
@@ -65,8 +67,8 @@ class CudaBackend(NumPyBackend):
         self._device = self.xp.cuda.Device(device)
         self._device.use()
         self.compute = self.xp.cuda.Stream(non_blocking=True)
-        self.communication = self.xp.cuda.Stream(non_blocking=True)
         self.uploads = Uploads(self.xp, self.compute)
+        self._staging = Staging(self.xp, self.compute, self.host_buffer)
         self.kernels, self.blas = Kernels(self.xp), Blas(self.xp)
         self._reserved = 0
         self._kept: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
@@ -128,6 +130,14 @@ class CudaBackend(NumPyBackend):
         self._kept[plan] = self._kept.get(plan, 0) + elements * np.dtype(dtype).itemsize
         return self.xp.empty(elements, dtype)
 
+    def download(self, values: Array) -> Array:
+        self.activate()
+        return self._staging.out(values)
+
+    def bring_back(self, pairs: Sequence[tuple[Array, Array]]) -> None:
+        self.activate()
+        self._staging.back(pairs)
+
     def reserve(self, elements: int) -> None:
         """A plan will want this much scratch memory; all plans share one piece."""
         self._reserved = max(self._reserved, elements)
@@ -155,7 +165,14 @@ class CudaBackend(NumPyBackend):
     # Numbers and doubts that wait until somebody looks.
 
     def total(self, values: Array) -> Any:
-        return Later(0.0, ((1.0, Scalar(values.sum(), self.confirm)),))
+        return Later(0.0, ((1.0, Scalar(values.sum(), self._read)),))
+
+    def _read(self, number: Array) -> float:
+        """Any thread may look: a display has one of its own."""
+        self.activate()
+        value = float(number.get())
+        self.confirm()
+        return value
 
     def require(self, condition: Array, complain: Callable[[], None]) -> None:
         self._doubts.append((condition, complain))
@@ -262,6 +279,7 @@ class CudaBackend(NumPyBackend):
         return fsum(sums.get())
 
     def accumulate(self, total: Array, part: Array) -> None:
+        self.activate()  # buckets are merged on a thread of their own
         self.kernels["scaled_add"](total.size, part, 1.0, 0, 0.0, total)
 
     def add(self, parts: Sequence[Tensor], total: Tensor) -> Callable[[], None]:

@@ -14,10 +14,10 @@ MOST_TERMS = 256  # a sum that grows without anybody looking is read when it get
 
 
 class Scalar:
-    """One number in device memory, read at most once; `then` is called after reading it."""
+    """One number in device memory, read at most once."""
 
-    def __init__(self, array: Any, then: Callable[[], None]) -> None:
-        self._array, self._then = array, then
+    def __init__(self, array: Any, read: Callable[[Any], float]) -> None:
+        self._array, self._read = array, read
         self._value: float | None = None
 
     @property
@@ -27,9 +27,8 @@ class Scalar:
     @property
     def value(self) -> float:
         if self._value is None:
-            self._value = float(self._array.get())
+            self._value = self._read(self._array)
             self._array = None
-            self._then()
         return self._value
 
 

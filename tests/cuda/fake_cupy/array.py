@@ -51,9 +51,15 @@ class ndarray:
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError("Implicit conversion to a NumPy array is not allowed. Use `.get()`.")
 
-    def get(self, stream: Any = None, order: str = "C", out: Any = None) -> Any:
-        cuda.wait("ndarray.get")
-        return self.host.copy()
+    def get(
+        self, stream: Any = None, order: str = "C", out: Any = None, blocking: bool = True
+    ) -> Any:
+        if blocking:
+            cuda.wait("ndarray.get")
+        if out is None:
+            return self.host.copy()
+        out[...] = self.host
+        return out
 
     def set(self, values: Any, stream: Any = None) -> None:
         if not isinstance(values, np.ndarray):

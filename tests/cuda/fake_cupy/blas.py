@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from . import cuda
+
 CUBLAS_OP_N, CUBLAS_OP_T = 0, 1
 
 
@@ -28,6 +30,7 @@ def sgemmStridedBatched(
     strideA: int, B: int, ldb: int, strideB: int, beta: int, C: int, ldc: int, strideC: int,
     batchCount: int,
 ) -> None:  # fmt: skip
+    cuda.check_queue("cuBLAS")
     scale, keep = _scalar(alpha), _scalar(beta)
     for i in range(batchCount):
         a = _matrix(A + 4 * i * strideA, *((k, m) if transa else (m, k)), lda)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import traceback
 import types
 from typing import Any
@@ -32,8 +33,17 @@ class Event:
         wait("Event.synchronize")
 
 
+_thread = threading.local()
+
+
+def check_queue(what: str) -> None:
+    """Work on the default stream would not be ordered with a backend's own streams."""
+    if getattr(_thread, "stream", None) is None:
+        raise RuntimeError(f"{what} on the default stream of this thread")
+
+
 class Stream:
-    current: Any = None
+    """The current one is each thread's own, as in CuPy."""
 
     def __init__(
         self, null: bool = False, non_blocking: bool = False, ptds: bool = False,
@@ -42,7 +52,7 @@ class Stream:
         self.waited: list[Event] = []
 
     def use(self) -> Stream:
-        Stream.current = self
+        _thread.stream = self
         return self
 
     def synchronize(self) -> None:
@@ -54,11 +64,11 @@ class Stream:
         self.waited.append(event)
 
     def __enter__(self) -> Stream:
-        self._outer, Stream.current = Stream.current, self
+        self._outer, _thread.stream = getattr(_thread, "stream", None), self
         return self
 
     def __exit__(self, *_: object) -> None:
-        Stream.current = self._outer
+        _thread.stream = self._outer
 
 
 class Device:

@@ -6,6 +6,7 @@ from typing import Any
 
 from cuda_emulator import Function, Module
 
+from . import cuda
 from .array import ndarray
 
 
@@ -22,5 +23,6 @@ class Launcher:
         self._function = function
 
     def __call__(self, grid: tuple[int, ...], block: tuple[int, ...], args: Any) -> None:
+        cuda.check_queue(self._function.name)
         values = tuple(a.host if isinstance(a, ndarray) else a for a in args)
         self._function(grid, block, values)
