@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 
 from ..data.convert import ImageSet
 from ..data.policy import FAIL, SKIP
@@ -47,8 +48,8 @@ def _parser() -> FlagParser:
 
 
 def _convert(options: argparse.Namespace) -> None:
-    fields = {name: value for name, value in vars(options).items() if name != "debug"}
-    count, skipped = ImageSet(**fields).convert()
+    wanted = ImageSet(**{field.name: getattr(options, field.name) for field in fields(ImageSet)})
+    count, skipped = wanted.convert()
     left_out = f", {skipped:,} skipped" if skipped else ""
     print(f"{options.database}: {count:,} pictures{left_out}")
 
