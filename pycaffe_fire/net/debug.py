@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from ..blob import Blob
     from ..layers import Layer
     from .net import Net
 
@@ -20,8 +21,14 @@ def _display_name(layer: Layer, index: int) -> str:
     return (specs[index].name if index < len(specs) else "") or str(index)
 
 
-def _mean_abs(array: Any) -> str:
-    return f"{float(np.abs(np.asarray(array, np.float64)).mean()):.6g}" if array.size else "0"
+def _array(blob: Blob, what: str) -> Any:
+    """A blob's data or diff, from whatever device, in double precision."""
+    return np.asarray(getattr(blob.backend.face(blob), what), np.float64)
+
+
+def _mean_abs(blob: Blob, what: str) -> str:
+    array = _array(blob, what)
+    return f"{float(np.abs(array).mean()):.6g}" if array.size else "0"
 
 
 def forward(net: Net, index: int) -> None:
@@ -29,12 +36,12 @@ def forward(net: Net, index: int) -> None:
     for blob in net.tops[index]:
         log.info(
             "    [Forward] Layer %s, top blob %s data: %s",
-            layer.name, blob.name, _mean_abs(blob.data),
+            layer.name, blob.name, _mean_abs(blob, "data"),
         )  # fmt: skip
     for i, blob in enumerate(layer.blobs):
         log.info(
             "    [Forward] Layer %s, param blob %s data: %s",
-            layer.name, _display_name(layer, i), _mean_abs(blob.data),
+            layer.name, _display_name(layer, i), _mean_abs(blob, "data"),
         )  # fmt: skip
 
 
@@ -44,13 +51,13 @@ def backward(net: Net, index: int) -> None:
     for blob in [b for b, wanted in flags if wanted]:
         log.info(
             "    [Backward] Layer %s, bottom blob %s diff: %s",
-            layer.name, blob.name, _mean_abs(blob.diff),
+            layer.name, blob.name, _mean_abs(blob, "diff"),
         )  # fmt: skip
     for i, blob in enumerate(layer.blobs):
         if layer.param_propagate_down[i]:
             log.info(
                 "    [Backward] Layer %s, param blob %d diff: %s",
-                layer.name, i, _mean_abs(blob.diff),
+                layer.name, i, _mean_abs(blob, "diff"),
             )  # fmt: skip
 
 
@@ -58,7 +65,7 @@ def all_params(net: Net) -> None:
     """Norms over the whole net, after a complete backward pass."""
     norms = {}
     for what in ("data", "diff"):
-        arrays = [np.asarray(getattr(p.blob, what), np.float64) for p in net.parameters.items]
+        arrays = [_array(p.blob, what) for p in net.parameters.items]
         norms[what] = (
             sum(float(np.abs(a).sum()) for a in arrays),
             sum(float((a * a).sum()) for a in arrays) ** 0.5,
@@ -79,6 +86,6 @@ def update(net: Net) -> None:
                 owned.remove(id(blob))
                 log.info(
                     "    [Update] Layer %s, param %s data: %s; diff: %s",
-                    layer.name, _display_name(layer, i), _mean_abs(blob.data),
-                    _mean_abs(blob.diff),
+                    layer.name, _display_name(layer, i), _mean_abs(blob, "data"),
+                    _mean_abs(blob, "diff"),
                 )  # fmt: skip
