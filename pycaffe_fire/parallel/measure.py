@@ -19,8 +19,10 @@ from .cost import Network, Profile, Slice
 
 PASSES = 5  # the shortest counts
 PINGS = 200
-STREAMS, STREAM_SECONDS = 3, 0.3  # how often and how long to keep a link busy
+STREAMS, STREAM_SECONDS = 3, 0.5  # how often and how long to keep a link busy
+NAP = 5e-5  # seconds between looks at a message
 WINDOW = 6  # messages under way, so that the link does not wait for the next one
+NAP = 5e-5  # seconds between looks at a message
 WINDOW = 6  # messages under way, so that the link does not wait for the next one
 
 
@@ -61,8 +63,8 @@ def measure_net(param: Any, batch: int, backend: Backend) -> Profile:
     return profile
 
 
-def _build(param: Any, batch: int, backend: Backend) -> Net:
-    """The net with constant inputs of that batch size: drawing numbers is not its work."""
+def with_constant_data(param: Any, batch: int) -> Any:
+    """A copy of a net whose DummyData is constant, at that batch size: drawing is not its work."""
     made = schema.NetParameter()
     made.CopyFrom(param)
     for layer in made.layer:
@@ -75,7 +77,11 @@ def _build(param: Any, batch: int, backend: Backend) -> Net:
                 schema.FillerParameter(type="constant", value=float(i == 0))
                 for i in range(len(layer.top))
             )
-    net = Net(made, backend=backend, context=Context(0))
+    return made
+
+
+def _build(param: Any, batch: int, backend: Backend) -> Net:
+    net = Net(with_constant_data(param, batch), backend=backend, context=Context(0))
     net.share_gradients()
     if not net.parameters.size:
         raise SolverError(f'net "{net.name}" has nothing to train, so ranks exchange nothing')
@@ -148,10 +154,13 @@ def _slowest(comm: Any, seconds: float) -> float:
 
 
 def _wait_for_all(comm: Any) -> None:
-    """A barrier that leaves the cores to those who are still at work."""
-    request = comm.Ibarrier()
+    _doze_until_done(comm.Ibarrier(), 1e-3)
+
+
+def _doze_until_done(request: Any, nap: float) -> None:
+    """Ranks may share cores: those that wait leave them to those that work."""
     while not request.Test():
-        time.sleep(1e-3)
+        time.sleep(nap)
 
 
 def _ping(comm: Any, peer: int) -> float:
@@ -183,7 +192,7 @@ def _stream(comm: Any, peer: int, count: int, both_ways: bool) -> float:
         if both_ways or first:
             requests.append(comm.Isend(outgoing, peer))
         while len(requests) > WINDOW:
-            requests.pop(0).Wait()
+            _doze_until_done(requests.pop(0), NAP)
     for request in requests:
-        request.Wait()
+        _doze_until_done(request, NAP)
     return time.perf_counter() - began
