@@ -2,7 +2,7 @@
 
 python tools/bench/leaves.py threads  leaves side by side against multi-threaded primitives
 python tools/bench/leaves.py ranks    2 ranks against 1, each with one thread and the same batch
-python tools/bench/leaves.py bits     the same weights from 1, 2, 3, 4 and 8 ranks with 1 and 2 threads
+python tools/bench/leaves.py bits     the same weights from 1, 2, 3, 4, 8 ranks and 1, 2 threads
 """
 
 from __future__ import annotations
