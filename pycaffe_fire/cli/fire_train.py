@@ -17,6 +17,7 @@ from ..backend.base import Backend
 from ..data.recipes import advice, missing_sources
 from ..defaults import choose_backend, seed_for
 from ..errors import DataError, SolverError
+from ..layers.python import allow_python_layers
 from ..net.graph import filter_net
 from ..parallel.communicator import Communicator
 from ..parallel.job import DEFAULT as DEFAULT_COMMUNICATOR
@@ -93,6 +94,10 @@ def _parser() -> Parser:
         "--synthetic", nargs="?", const=(), type=_image, metavar="C,H,W",
         help="made-up data in place of the data layers; C,H,W where they have no crop_size",
     )  # fmt: skip
+    flag(
+        "--allow-python-layers", action="store_true",
+        help="import the modules that the net's Python layers name: they run as code of yours",
+    )  # fmt: skip
     flag("--log", action="store_true", help="Caffe's log lines on a terminal, too")
     flag("--times", action="store_true", help="with every display: where time went, on each rank")
     _add_rank_flags(parser)
@@ -156,6 +161,8 @@ def _train(options: argparse.Namespace) -> None:
         raise SolverError("give --snapshot to resume or --weights to fine-tune, not both")
     if options.ranks and ranks_started() == 1:
         _launch(options)
+    if options.allow_python_layers:
+        allow_python_layers()
     param = read_param(options.solver)
     communicator = join(options.communicator, options.gradients)
     with failing_together(communicator, "fire_train"):
@@ -179,10 +186,10 @@ def _launch(options: argparse.Namespace) -> NoReturn:
 def _run_rank(options: argparse.Namespace, param: Any, communicator: Communicator) -> None:
     results = Results()
     effects = EFFECTS[options.sigint_effect], EFFECTS[options.sighup_effect]
+    reporter = Reporter(communicator.rank, lambda: communicator.doing)
     with _display(options.log or param.debug_info, communicator.rank) as show:
         solver = _make_solver(options, param, communicator, [show, results])
         solver.show_times = options.times
-        reporter = Reporter(communicator.rank, lambda: communicator.doing)
         with SignalRequests(*effects) as requests:
             solver.requested_action = requests
             solver.solve()

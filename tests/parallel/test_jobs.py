@@ -1,0 +1,195 @@
+"""Real jobs of several ranks: the same bits as one process, and failures that end the job."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mpi4py", reason="several ranks need mpi4py")
+
+NET = """
+name: "job"
+layer { name: "data" type: "DummyData" top: "data" top: "label"
+  dummy_data_param { shape { dim: 8 dim: 3 dim: 6 dim: 6 } shape { dim: 8 }
+    data_filler { type: "gaussian" } data_filler { type: "constant" value: 1 } } }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+  convolution_param { num_output: 8 kernel_size: 3 weight_filler { type: "msra" } } }
+layer { name: "bn" type: "BatchNorm" bottom: "conv" top: "conv" }
+layer { name: "scale" type: "Scale" bottom: "conv" top: "conv" }
+layer { name: "relu" type: "ReLU" bottom: "conv" top: "conv" }
+layer { name: "drop" type: "Dropout" bottom: "conv" top: "conv" }
+%(extra)s
+layer { name: "ip" type: "InnerProduct" bottom: "conv" top: "ip"
+  inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+"""
+SOLVER = """
+net: "net.prototxt" base_lr: 0.05 lr_policy: "fixed" momentum: 0.9 weight_decay: 0.001
+max_iter: %(iterations)d display: 1 snapshot: %(snapshot)d snapshot_prefix: "snap"
+random_seed: 3 solver_mode: CPU test_interval: 1000000 test_iter: 4 test_initialization: true
+clip_gradients: 0.5
+"""
+PYTHON = """
+layer { name: "python" type: "Python" bottom: "conv" top: "conv"
+  python_param { module: "trouble" layer: "Trouble" } }
+"""
+TROUBLE = """
+import os
+import pycaffe_fire as caffe
+
+
+class Trouble(caffe.Layer):
+    passes = 0
+
+    def setup(self, bottom, top): ...
+    def reshape(self, bottom, top): ...
+
+    def forward(self, bottom, top):
+        self.passes += 1
+        if self.passes == 4 and os.environ.get("PMI_RANK") == "1" and self.phase == caffe.TRAIN:
+            raise RuntimeError("the fourth pass is too much")
+
+    def backward(self, top, propagate_down, bottom): ...
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "trouble.py").write_text(TROUBLE)
+    write(tmp_path, 6)
+    return tmp_path
+
+
+def write(folder: Path, iterations: int, snapshot: int = 0, extra: str = "") -> None:
+    (folder / "net.prototxt").write_text(NET % {"extra": extra})
+    text = SOLVER % {"iterations": iterations, "snapshot": snapshot}
+    (folder / "solver.prototxt").write_text(text)
+
+
+def start(folder: Path, *flags: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "pycaffe_fire.cli.fire_train", "--solver", "solver.prototxt"]
+    root = str(Path(__file__).resolve().parents[2])
+    paths = os.pathsep.join([root, str(folder)])
+    environment = {**os.environ, "PYTHONPATH": paths}
+    return subprocess.Popen(
+        [*command, "--threads", "1", *flags], cwd=folder, env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+def weights(folder: Path, *flags: str) -> str:
+    job = start(folder, *flags)
+    output, _ = job.communicate(timeout=240)
+    assert job.returncode == 0, output
+    (model,) = folder.glob("snap_iter_6.caffemodel")
+    digest = hashlib.sha256(model.read_bytes()).hexdigest()
+    model.unlink()
+    return digest
+
+
+def test_ranks_give_the_bits_of_one_process(folder: Path) -> None:
+    alone = weights(folder, "--leaves", "8")
+    assert weights(folder, "--leaves", "8", "--threads", "2") == alone
+    assert weights(folder, "--leaves", "8", "-n", "3") == alone
+    assert weights(folder, "--leaves", "8", "-n", "2", "--communicator", "tree") == alone
+
+
+def ranks_of(job: subprocess.Popen[str]) -> Iterator[int]:
+    """The processes of the job that have said they train, rank by rank."""
+    found = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True).stdout
+    for line in found.splitlines():
+        if "pycaffe_fire.cli.fire_train" in line and " -n" not in line and "mpiexec" not in line:
+            pid = int(line.split()[0])
+            if pid != job.pid and _descends(pid, job.pid):
+                yield pid
+
+
+def _descends(pid: int, ancestor: int) -> bool:
+    while pid > 1:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return False
+        pid = int(stat.rsplit(")", 1)[1].split()[1])
+        if pid == ancestor:
+            return True
+    return False
+
+
+def wait_for(folder: Path, job: subprocess.Popen[str], pattern: str) -> None:
+    deadline = time.monotonic() + 120
+    while not list(folder.glob(pattern)):
+        assert job.poll() is None and time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the ranks in /proc")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_lost_rank_ends_the_job_and_is_named(folder: Path, number: int) -> None:
+    write(folder, 10**7, snapshot=5)
+    job = start(folder, "-n", "2", "--leaves", "2")
+    wait_for(folder, job, "snap_iter_5.solverstate")
+    time.sleep(1.5)  # by now every rank has told the monitor what it does
+    ranks = list(ranks_of(job))
+    assert len(ranks) == 2
+    began = time.monotonic()
+    os.kill(ranks[-1], number)
+    output, _ = job.communicate(timeout=60)
+    assert time.monotonic() - began < 30
+    assert job.returncode != 0
+    assert re.search(r"fire_train: rank \d on \S+ (died|has been silent)", output), output
+    time.sleep(0.5)
+    assert not [pid for pid in ranks if Path(f"/proc/{pid}").exists() and not _zombie(pid)]
+
+
+def _zombie(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the ranks in /proc")
+def test_restarts_go_on_with_the_ranks_that_are_left(folder: Path) -> None:
+    write(folder, 400, snapshot=5)
+    job = start(folder, "-n", "2", "--leaves", "2", "--restarts", "1")
+    wait_for(folder, job, "snap_iter_5.solverstate")
+    time.sleep(1.5)
+    os.kill(list(ranks_of(job))[-1], signal.SIGKILL)
+    output, _ = job.communicate(timeout=200)
+    assert job.returncode == 0, output
+    assert "starting again with 1 rank(s)" in output and "Going on from iteration" in output
+    assert (folder / "snap_iter_400.caffemodel").exists()
+
+
+def test_an_error_in_one_rank_ends_all_with_one_message(folder: Path) -> None:
+    write(folder, 100, extra=PYTHON)
+    job = start(folder, "-n", "2", "--allow-python-layers")
+    output, _ = job.communicate(timeout=100)
+    assert job.returncode != 0
+    assert len(re.findall("fire_train: rank 1 on .* failed", output)) == 1
+    assert "the fourth pass is too much" in output
+
+
+def test_ranks_that_differ_refuse_to_start(folder: Path) -> None:
+    """A rank that sees another solver: the files change between two ranks' reading them."""
+    (folder / "trouble.py").write_text(
+        TROUBLE
+        + """
+
+import pycaffe_fire.solver.solver as solver
+if os.environ.get("PMI_RANK") == "1":
+    solver.VERSION = "0.0.1"
+"""
+    )
+    write(folder, 5, extra=PYTHON)
+    job = start(folder, "-n", "2", "--allow-python-layers")
+    output, _ = job.communicate(timeout=100)
+    assert job.returncode != 0
+    assert re.search("the version of pycaffe_fire differs between rank 0 .* and rank 1", output)
