@@ -66,16 +66,16 @@ def local_rank() -> int:
     return next((int(os.environ[name]) for name in LOCAL_RANKS if name in os.environ), 0)
 
 
-def gpu_backend(device: int | None = None) -> Backend:
+def gpu_backend(device: int | None = None, cudnn: bool = False) -> Backend:
     """This device, or the one that falls to this process; nets of a process share it."""
-    return _gpu_backend(_own_device() if device is None else device)
+    return _gpu_backend(_own_device() if device is None else device, cudnn)
 
 
 @cache
-def _gpu_backend(device: int) -> Backend:
+def _gpu_backend(device: int, cudnn: bool) -> Backend:
     from .backend.cuda import CudaBackend
 
-    return CudaBackend(device)
+    return CudaBackend(device, cudnn)
 
 
 def _own_device() -> int:
@@ -85,22 +85,27 @@ def _own_device() -> int:
 
 
 def choose_backend(
-    gpu: str | None, threads: int | None = None, level: int = logging.WARNING
+    gpu: str | None,
+    threads: int | None = None,
+    level: int = logging.WARNING,
+    cudnn: bool = False,
 ) -> Backend:
     """What `--gpu` says: nothing is the CPU; a device, several ("0,2": one for each process on
     this host) or "all"; "auto" is a GPU where one works, and the CPU otherwise, which is said
     at this log level."""  # fmt: skip
     if gpu is None:
+        if cudnn:
+            raise BackendError("--cudnn needs a GPU: say which, as in --gpu 0")
         return cpu_backend(threads)
     if gpu == "auto":
         found = probe()
         if found.cupy is None:
             log.log(level, "Running on the CPU: %s", found.reason)
             return cpu_backend(threads)
-        return gpu_backend()
+        return gpu_backend(cudnn=cudnn)
     if gpu == "all":
-        return gpu_backend()
-    return gpu_backend(_listed_device(gpu))
+        return gpu_backend(cudnn=cudnn)
+    return gpu_backend(_listed_device(gpu), cudnn)
 
 
 def _listed_device(gpu: str) -> int:

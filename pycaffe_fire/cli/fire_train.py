@@ -83,6 +83,10 @@ def _parser() -> Parser:
         help="a GPU's number; several (0,2) or all, one for each process on this host; auto: a GPU "
         "if one works, else the CPU (default: what solver_mode says, as auto)",
     )  # fmt: skip
+    flag(
+        "--cudnn", action="store_true",
+        help="convolutions by cuDNN instead of our own; never tried on hardware",
+    )  # fmt: skip
     flag("--level", type=int, default=0, metavar="N", help="the net state's level")
     flag("--stage", default="", metavar="NAMES", help="the net state's stages, with commas")
     for name, effect in (("sigint", "stop"), ("sighup", "snapshot")):
@@ -279,7 +283,7 @@ def _backend(options: argparse.Namespace, param: Any) -> Backend:
         level = logging.WARNING if param.HasField("solver_mode") else logging.INFO
     else:
         level = logging.WARNING
-    backend = choose_backend(options.gpu, options.threads, level)
+    backend = choose_backend(options.gpu, options.threads, level, options.cudnn)
     log.info("Use %s.", "CPU" if backend.name != "cuda" else backend.describe())
     return backend
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from case import Case, Trial
-from test_contract import GOLDEN, ROWS, assert_close, test_agrees_with_caffe
+from test_contract import GOLDEN, ROWS, assert_close
+from test_contract import test_agrees_with_caffe as agrees_with_caffe
 
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.net import net as net_module
@@ -17,7 +18,7 @@ from pycaffe_fire.net import net as net_module
 @pytest.mark.parametrize("path", [pytest.param(p, id=p.stem) for p in GOLDEN])
 def test_reference_cases(path: Path, cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(net_module, "default_backend", lambda: cuda)
-    test_agrees_with_caffe(path)
+    agrees_with_caffe(path)
 
 
 @pytest.mark.parametrize("case", [pytest.param(c, id=c.name) for c in ROWS])

@@ -29,12 +29,14 @@ from ..base import (
 )
 from ..numpy import NumPyBackend
 from ..tensor import NATIVE, Array, Tensor
+from . import cudnn as engine
 from .activation import ReLU
 from .add import Sum
 from .batch_norm import BatchNorm
 from .blas import Blas
 from .concat import Concat
 from .convolution import Convolution
+from .cudnn import Cudnn, CudnnConvolution
 from .device import open_device, probe
 from .dropout import Dropout
 from .inner_product import InnerProduct
@@ -60,7 +62,7 @@ class CudaBackend(NumPyBackend):
     name = "cuda"
     on_host = False
 
-    def __init__(self, device: int = 0) -> None:
+    def __init__(self, device: int = 0, cudnn: bool = False) -> None:
         super().__init__(1)
         self.device = device
         self.xp = open_device(device)
@@ -70,6 +72,7 @@ class CudaBackend(NumPyBackend):
         self.uploads = Uploads(self.xp, self.compute)
         self._staging = Staging(self.xp, self.compute, self.host_buffer)
         self.kernels, self.blas = Kernels(self.xp), Blas(self.xp)
+        self._cudnn = Cudnn(engine.load(), self.compute) if cudnn else None
         self._reserved = 0
         self._kept: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
         self._doubts: list[tuple[Array, Callable[[], None]]] = []
@@ -81,7 +84,8 @@ class CudaBackend(NumPyBackend):
 
     def describe(self) -> str:
         properties = self.xp.cuda.runtime.getDeviceProperties(self.device)
-        return f"cuda, device {self.device}: {_text(properties['name'])}"
+        engine = ", cuDNN (never tried on hardware)" if self._cudnn is not None else ""
+        return f"cuda, device {self.device}: {_text(properties['name'])}{engine}"
 
     def activate(self) -> None:
         self._device.use()
@@ -202,6 +206,8 @@ class CudaBackend(NumPyBackend):
     ) -> WeightedPlan:  # fmt: skip
         if not Convolution.supports(x, y, window):
             return super().convolution(x, w, b, y, window, groups, relu, transposed)
+        if self._cudnn is not None:
+            return CudnnConvolution(self, self._cudnn, x, w, b, y, window, groups, relu, transposed)
         return Convolution(self, x, w, b, y, window, groups, relu, transposed)
 
     def inner_product(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ...blob import Blob
 from ..base import WeightedPlan, Window
@@ -26,6 +26,8 @@ class Convolution(WeightedPlan):
     `_lower` brings images to maps, `_raise` maps to images. Windows of one pixel need no patches;
     one filter per channel has kernels of its own.
     """
+
+    makes_patches: ClassVar[bool] = True
 
     @staticmethod
     def supports(x: Blob, y: Blob, window: Window) -> bool:
@@ -53,7 +55,7 @@ class Convolution(WeightedPlan):
         self._patch_rows = self._channels * self._cells
         per_image = (self._patch_rows + self._maps) * self._windows
         self._chunk = max(1, min(self._samples, PATCH_ELEMENTS // per_image))
-        if not self._depthwise:
+        if self.makes_patches and not self._depthwise:
             backend.reserve(self._chunk * per_image)
 
     def forward(self, activate: bool = True) -> None:

@@ -50,6 +50,7 @@ class Stream:
         priority: int | None = None,
     ) -> None:  # fmt: skip
         self.waited: list[Event] = []
+        self.ptr = id(self)
 
     def use(self) -> Stream:
         _thread.stream = self
