@@ -1,4 +1,4 @@
-"""Local response normalisation across channels, on any layout of the family N [C/b] S [b].
+"""Local response normalisation, on any layout of the family N [C/b] S [b].
 
 Backward recomputes the normaliser from the input instead of storing it: reading x and dy and
 writing dx is cheaper than a third tensor.
@@ -103,3 +103,73 @@ def backward(x: Any, dy: Any, dx: Any, size: int, alpha: Any, minus_beta: Any, k
             for o in range(outer):
                 for j in range(b):
                     dx[n, o, s, j] = slope[o, j]
+
+
+@inlined
+def _box_sums(values: Any, rows: Any, out: Any, half: int, b: int) -> None:
+    """out = values summed over squares of side 2 half + 1, cut off at the border; (h, w * b)."""
+    height, length = values.shape
+    for y in range(height):
+        line, source = rows[y], values[y]
+        line[:] = source
+        for d in range(1, min(half, length // b - 1) + 1):
+            left, right = line[d * b :], line[: length - d * b]
+            before, behind = source[: length - d * b], source[d * b :]
+            for i in range(left.size):
+                left[i] += before[i]
+            for i in range(right.size):
+                right[i] += behind[i]
+    for y in range(height):
+        line = out[y]
+        line[:] = rows[y]
+        for d in range(1, half + 1):
+            for near in (y - d, y + d):
+                if 0 <= near < height:
+                    other = rows[near]
+                    for i in range(length):
+                        line[i] += other[i]
+
+
+@parallel_jit
+def within_forward(x: Any, y: Any, b: int, size: int, alpha: Any, minus_beta: Any, k: Any) -> None:
+    """y = x s^-beta with s = k + alpha * sum of squares around the pixel; (planes, h, w * b)."""
+    planes, height, length = x.shape
+    half = (size - 1) // 2
+    for plane in prange(planes):
+        squares = x[plane] * x[plane]
+        rows, scale = np.empty_like(squares), np.empty_like(squares)
+        _box_sums(squares, rows, scale, half, b)
+        source, target = x[plane].reshape(-1), y[plane].reshape(-1)
+        s = scale.reshape(-1)
+        for i in range(s.size):
+            s[i] = k + alpha * s[i]
+        for i in range(s.size):
+            s[i] = _power(s[i], minus_beta)
+        for i in range(s.size):
+            target[i] = source[i] * s[i]
+
+
+@parallel_jit
+def within_backward(x: Any, dy: Any, dx: Any, b: int, size: int, alpha: Any, minus_beta: Any,
+                    k: Any) -> None:  # fmt: skip
+    """dx = dy s^-beta - 2 alpha beta x * sum around the pixel of (dy x s^(-beta-1))."""
+    planes, height, length = x.shape
+    half = (size - 1) // 2
+    cross = np.float32(2) * alpha * minus_beta
+    for plane in prange(planes):
+        work = x[plane] * x[plane]
+        rows, total = np.empty_like(work), np.empty_like(work)
+        _box_sums(work, rows, total, half, b)
+        v, g, out = x[plane].reshape(-1), dy[plane].reshape(-1), dx[plane].reshape(-1)
+        s, ratio, slope = total.reshape(-1), work.reshape(-1), np.empty(v.size, np.float32)
+        for i in range(s.size):
+            s[i] = k + alpha * s[i]
+        for i in range(s.size):
+            slope[i] = _power(s[i], minus_beta)
+        for i in range(s.size):
+            slope[i] *= g[i]
+        for i in range(s.size):
+            ratio[i] = slope[i] * v[i] / s[i]
+        _box_sums(work, rows, total, half, b)
+        for i in range(s.size):
+            out[i] = slope[i] + cross * v[i] * s[i]

@@ -135,8 +135,8 @@ class OneDNNBackend(NumPyBackend):
     def lrn(
         self, x: Blob, y: Blob, size: int, alpha: float, beta: float, k: float, across: bool
     ) -> Plan:
-        if across and LRN.supports(x):
-            return LRN(self, x, y, size, alpha, beta, k)
+        if LRN.supports(x):
+            return LRN(self, x, y, size, alpha, beta, k, across)
         return super().lrn(x, y, size, alpha, beta, k, across)
 
     def relu(self, x: Blob, y: Blob, slope: float) -> Plan:

@@ -1,4 +1,4 @@
-"""LRN across channels with a compiled kernel of our own.
+"""LRN with compiled kernels of our own.
 
 oneDNN's is fast for one exponent and some sizes on some machines, keeps a workspace of twice the
 tensor and falls to a reference loop elsewhere; ours serves every case alike.
@@ -7,7 +7,7 @@ tensor and falls to a reference loop elsewhere; ours serves every case alike.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,14 +15,14 @@ from ...blob import Blob
 from ..base import Plan
 from ..compiled import numba, use_threads
 from ..kernels import lrn
-from ..tensor import Array, Tensor
+from ..tensor import NATIVE, Tensor
 
 if TYPE_CHECKING:
     from . import OneDNNBackend
 
 
 class LRN(Plan):
-    """y = x * (k + alpha/size * sum of squares of neighbouring channels)^-beta."""
+    """y = x * (k + alpha/n * sum of squares of the region)^-beta, n = size or size^2."""
 
     @staticmethod
     def supports(x: Blob) -> bool:
@@ -30,33 +30,41 @@ class LRN(Plan):
 
     def __init__(
         self, backend: OneDNNBackend, x: Blob, y: Blob, size: int, alpha: float, beta: float,
-        k: float,
+        k: float, across: bool,
     ) -> None:  # fmt: skip
         self.backend, self.x, self.y = backend, x, y
         y.lay_out(x.value.layout)
         grid = x.value.layout.grid
         assert grid is not None
-        self._grid = grid
-        self._numbers = (size, np.float32(alpha / size), np.float32(-beta), np.float32(k))
+        num, outer, _, inner = grid
+        height, width = x.shape[2:]
+        area = size if across else size * size
+        self._view: tuple[int, ...]
+        self._numbers: tuple[Any, ...]
+        self._forward: Any
+        self._backward: Any
+        numbers = (size, np.float32(alpha / area), np.float32(-beta), np.float32(k))
+        if across:
+            self._view, self._numbers = grid, numbers
+            self._forward, self._backward = lrn.forward, lrn.backward
+        else:
+            self._view = (num * outer, height, width * inner)
+            self._numbers = (inner, *numbers)
+            self._forward, self._backward = lrn.within_forward, lrn.within_backward
 
     def forward(self) -> None:
-        x, y = self.x.value, self.y.value
-        x.sync()
-        y.allocate()
-        use_threads(self.backend.threads)
-        lrn.forward(self._view(x), self._view(y), *self._numbers)
-        y.fresh = 1
+        self.x.value.sync()
+        self._run(self._forward, self.x.value, self.y.value)
 
     def backward(self) -> None:
-        x, dy, dx = self.x.value, self.y.gradient, self.x.gradient
-        x.sync()
-        dy.sync()
-        dx.allocate()
-        use_threads(self.backend.threads)
-        lrn.backward(self._view(x), self._view(dy), self._view(dx), *self._numbers)
-        dx.fresh = 1
+        self.x.value.sync()
+        self.y.gradient.sync()
+        self._run(self._backward, self.x.value, self.y.gradient, self.x.gradient)
 
-    def _view(self, tensor: Tensor) -> Array:
-        """Native storage as (samples, outer channels, pixels, inner channels)."""
-        assert tensor.buffer is not None
-        return tensor.buffer[: prod(self._grid)].reshape(self._grid)
+    def _run(self, kernel: Any, *tensors: Tensor) -> None:
+        """The last tensor is written."""
+        tensors[-1].allocate()
+        use_threads(self.backend.threads)
+        views = [t.buffer[: prod(self._view)].reshape(self._view) for t in tensors]  # type: ignore[index]
+        kernel(*views, *self._numbers)
+        tensors[-1].fresh = NATIVE

@@ -38,7 +38,9 @@ class Update(UpdateStep):
         use_threads(self._threads)
         rates = (rate * self._lr_mults).astype(np.float32)
         decays = (decay * self._decay_mults).astype(np.float32)
+        none = np.zeros_like(decays)
         self._kernel(
-            weights, gradients, *history, self._starts, self._stops, rates, decays, l1,
-            np.float32(scale), *map(np.float32, numbers),
+            weights, gradients, *history, self._starts, self._stops, rates,
+            *((none, decays) if l1 else (decays, none)), np.float32(scale),
+            *map(np.float32, numbers),
         )  # fmt: skip
