@@ -63,7 +63,9 @@ def prepare(extras: str) -> None:
         try:
             venv.create(ENVIRONMENT, with_pip=True)
         except subprocess.CalledProcessError:
-            sys.exit("this Python cannot make virtual environments; on Debian: install python3-venv")
+            sys.exit(
+                "this Python cannot make virtual environments; on Debian: install python3-venv"
+            )
     pip = [BIN / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     if subprocess.run([*pip, "-e", f".{extras}"], cwd=ROOT).returncode:
         sys.exit("pip could not install the project; its message above says why")
