@@ -14,6 +14,7 @@ from rich.console import Console
 from .. import schema
 from ..backend import available_cores
 from ..backend.base import Backend
+from ..data.policy import set_policy
 from ..data.recipes import advice, missing_sources
 from ..defaults import choose_backend, seed_for
 from ..errors import DataError, SolverError
@@ -31,7 +32,7 @@ from ..report.text import CaffeLog, Results
 from ..solver import Solver, read_param, recorded_run
 from ..solver.events import Observer
 from ..solver.large_batch import scale_rate, with_batch
-from ..solver.nets import find_test_nets, find_train_net, without_data
+from ..solver.nets import find_test_nets, find_train_net, with_shuffling, without_data
 from ..solver.signals import EFFECTS, SignalRequests
 from ..solver.snapshots import newest_snapshot
 from .common import Parser, run, without_flags
@@ -97,6 +98,11 @@ def _parser() -> Parser:
     flag(
         "--synthetic", nargs="?", const=(), type=_image, metavar="C,H,W",
         help="made-up data in place of the data layers; C,H,W where they have no crop_size",
+    )  # fmt: skip
+    flag("--shuffle", action="store_true", help="read the training data in a new order every epoch")
+    flag(
+        "--bad-records", choices=["fail", "skip"], default="fail",
+        help="what a record that cannot be used does: end the run (default), or be skipped",
     )  # fmt: skip
     flag(
         "--allow-python-layers", action="store_true",
@@ -165,6 +171,7 @@ def _train(options: argparse.Namespace) -> None:
         raise SolverError("give --snapshot to resume or --weights to fine-tune, not both")
     if options.ranks and ranks_started() == 1:
         _launch(options)
+    set_policy(options.bad_records)
     if options.allow_python_layers:
         allow_python_layers()
     param = read_param(options.solver)
@@ -243,6 +250,8 @@ def _make_solver(
     try:
         if options.synthetic is not None:
             param = without_data(param, state, options.synthetic)
+        if options.shuffle:
+            param = with_shuffling(param, state)
         if options.batch:
             param, factor = with_batch(param, state, options.batch, ranks.size)
             scale_rate(param, options.scale_lr, factor, options.warmup)

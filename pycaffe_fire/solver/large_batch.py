@@ -5,10 +5,9 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
-from .. import schema
 from ..data.recipes import DATA_FIELDS
 from ..errors import SolverError
-from .nets import find_train_net
+from .nets import edit_training_data
 
 WARMUP_SHARE = 0.05  # of all iterations, where nothing else is said
 
@@ -18,23 +17,15 @@ def with_batch(solver: Any, cli_state: Any, batch: int | str, ranks: int) -> tup
 
     "per-rank" keeps the prototxt's batch for every rank, which is what BVLC Caffe does.
     """
-    train = find_train_net(solver, cli_state)
-    made = schema.SolverParameter()
-    made.CopyFrom(solver)
-    made.train_net_param.CopyFrom(train.param)
-    for field in ("net_param", "train_net"):
-        made.ClearField(field)
-    if made.test_iter and solver.HasField("net"):
-        tests = len(made.test_iter) - len(made.test_net) - len(made.test_net_param)
-        made.test_net.extend([solver.net] * tests)
-    made.ClearField("net")
     factors = set()
-    for layer in made.train_net_param.layer:
-        if layer.type in DATA_FIELDS and _trains(layer):
-            param = getattr(layer, DATA_FIELDS[layer.type])
-            wanted = param.batch_size * ranks if batch == "per-rank" else batch
-            factors.add(wanted / param.batch_size)
-            param.batch_size = wanted
+
+    def edit(layer: Any) -> None:
+        param = getattr(layer, DATA_FIELDS[layer.type])
+        wanted = param.batch_size * ranks if batch == "per-rank" else batch
+        factors.add(wanted / param.batch_size)
+        param.batch_size = wanted
+
+    made = edit_training_data(solver, cli_state, edit)
     if len(factors) != 1:
         raise SolverError(
             "--batch needs a training net with a data layer that has a batch_size"
@@ -42,12 +33,6 @@ def with_batch(solver: Any, cli_state: Any, batch: int | str, ranks: int) -> tup
             else "--batch needs data layers of one batch_size, this net has several"
         )
     return made, factors.pop()
-
-
-def _trains(layer: Any) -> bool:
-    """Does a data layer take part in training?"""
-    phases = [rule.phase for rule in layer.include if rule.HasField("phase")]
-    return schema.TRAIN in phases or not phases
 
 
 def scale_rate(solver: Any, how: str | None, factor: float, warmup: int | None) -> None:

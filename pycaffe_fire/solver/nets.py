@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .. import schema
+from ..data.recipes import DATA_FIELDS
 from ..errors import NetError, SolverError
 from ..net.graph import filter_net
 from ..net.synthetic import with_synthetic_data
@@ -97,6 +98,36 @@ def find_test_nets(solver: Any) -> list[FoundNet]:
         _with_state(found, solver, state, phase=schema.TEST)
         for found, state in zip(nets, states, strict=True)
     ]
+
+
+def edit_training_data(solver: Any, cli_state: Any, edit: Callable[[Any], None]) -> Any:
+    """A copy of the solver with its training net's data layers edited; test nets stay."""
+    train = find_train_net(solver, cli_state)
+    made = schema.SolverParameter()
+    made.CopyFrom(solver)
+    generic = len(made.test_iter) - len(made.test_net) - len(made.test_net_param)
+    if solver.HasField("net"):
+        made.test_net.extend([solver.net] * generic)
+    elif solver.HasField("net_param"):
+        made.test_net_param.extend([solver.net_param] * generic)
+    for field in ("net", "net_param", "train_net"):
+        made.ClearField(field)
+    made.train_net_param.CopyFrom(filter_net(train.param))
+    for layer in made.train_net_param.layer:
+        if layer.type in DATA_FIELDS:
+            edit(layer)
+    return made
+
+
+def with_shuffling(solver: Any, cli_state: Any) -> Any:
+    """A copy of the solver that trains in a new order every epoch."""
+
+    def edit(layer: Any) -> None:
+        param = getattr(layer, DATA_FIELDS[layer.type])
+        if hasattr(param, "shuffle"):
+            param.shuffle = True
+
+    return edit_training_data(solver, cli_state, edit)
 
 
 def without_data(solver: Any, cli_state: Any, image: Sequence[int] | None = None) -> Any:
