@@ -27,13 +27,32 @@ def _power(s: Any, minus_beta: Any) -> Any:
 
 
 @inlined
-def _window_sums(padded: Any, half: int, out: Any) -> None:
-    """out[c] = the sum of padded[c .. c + 2 half]; slices, because they keep the loops simple."""
-    out[:] = padded[: out.size]
-    for d in range(1, 2 * half + 1):
-        shifted = padded[d : d + out.size]
+def _scales(views: Any, padded: Any, half: int, k: Any, alpha: Any, out: Any) -> None:
+    """out[c] = k + alpha * the sum of padded[c .. c + 2 half].
+
+    `views` are padded's first five slices, made once: a window of 5, which most nets have, then
+    takes a single loop.
+    """
+    v0, v1, v2, v3, v4 = views
+    if half == 2:
         for c in range(out.size):
-            out[c] += shifted[c]
+            out[c] = k + alpha * (v0[c] + v1[c] + v2[c] + v3[c] + v4[c])
+    else:
+        out[:] = v0
+        for d in range(1, 2 * half + 1):
+            shifted = padded[d : d + out.size]
+            for c in range(out.size):
+                out[c] += shifted[c]
+        for c in range(out.size):
+            out[c] = k + alpha * out[c]
+
+
+@inlined
+def _views(padded: Any, size: int) -> Any:
+    return (
+        padded[:size], padded[1 : size + 1], padded[2 : size + 2], padded[3 : size + 3],
+        padded[4 : size + 4],
+    )  # fmt: skip
 
 
 @parallel_jit
@@ -44,7 +63,8 @@ def forward(x: Any, y: Any, size: int, alpha: Any, minus_beta: Any, k: Any) -> N
     tiles = (pixels + PIXELS - 1) // PIXELS
     for task in prange(num * tiles):
         n, first = task // tiles, task % tiles * PIXELS
-        padded = np.zeros(channels + 2 * half, np.float32)
+        padded = np.zeros(channels + 2 * max(half, 2), np.float32)
+        views = _views(padded, channels)
         value = np.empty((outer, b), np.float32)
         flat, squares = value.reshape(channels), padded[half : half + channels]
         scale = np.empty(channels, np.float32)
@@ -54,9 +74,7 @@ def forward(x: Any, y: Any, size: int, alpha: Any, minus_beta: Any, k: Any) -> N
                     value[o, j] = x[n, o, s, j]
             for c in range(channels):
                 squares[c] = flat[c] * flat[c]
-            _window_sums(padded, half, scale)
-            for c in range(channels):
-                scale[c] = k + alpha * scale[c]
+            _scales(views, padded, half, k, alpha, scale)
             for c in range(channels):
                 scale[c] = _power(scale[c], minus_beta)
             for c in range(channels):
@@ -75,8 +93,8 @@ def backward(x: Any, dy: Any, dx: Any, size: int, alpha: Any, minus_beta: Any, k
     cross = np.float32(2) * alpha * minus_beta
     for task in prange(num * tiles):
         n, first = task // tiles, task % tiles * PIXELS
-        padded = np.zeros(channels + 2 * half, np.float32)
-        inside = padded[half : half + channels]
+        padded = np.zeros(channels + 2 * max(half, 2), np.float32)
+        views, inside = _views(padded, channels), padded[half : half + channels]
         value, slope = np.empty((outer, b), np.float32), np.empty((outer, b), np.float32)
         v, g = value.reshape(channels), slope.reshape(channels)
         total, power = np.empty(channels, np.float32), np.empty(channels, np.float32)
@@ -88,18 +106,15 @@ def backward(x: Any, dy: Any, dx: Any, size: int, alpha: Any, minus_beta: Any, k
                     slope[o, j] = dy[n, o, s, j]
             for c in range(channels):
                 inside[c] = v[c] * v[c]
-            _window_sums(padded, half, total)
-            for c in range(channels):
-                total[c] = k + alpha * total[c]
+            _scales(views, padded, half, k, alpha, total)
             for c in range(channels):
                 power[c] = _power(total[c], minus_beta)
             for c in range(channels):
                 g[c] *= power[c]
-            for c in range(channels):
                 inside[c] = g[c] * v[c] / total[c]
-            _window_sums(padded, half, total)
+            _scales(views, padded, half, np.float32(0), cross, total)
             for c in range(channels):
-                g[c] += cross * v[c] * total[c]
+                g[c] += v[c] * total[c]
             for o in range(outer):
                 for j in range(b):
                     dx[n, o, s, j] = slope[o, j]
