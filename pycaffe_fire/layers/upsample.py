@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from .. import schema
 from ..blob import Blob
 from .base import Layer, register_layer
 from .checks import forbid_in_place, need_axes, need_same_shape
 
 
-@register_layer("Upsample", "Unpooling")
+@register_layer("Upsample")
 class Upsample(Layer):
     """top[mask] = bottom, 0 elsewhere; the mask is the second top of a MAX Pooling.
 
@@ -46,19 +47,18 @@ class Upsample(Layer):
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         need_axes(self, bottom[0], 4, "num, channels, height, width")
         need_same_shape(self, bottom)
-        param, shape = self.param.upsample_param, bottom[0].shape
-        if self._sized:
-            size = [param.upsample_h, param.upsample_w]
-        else:
-            size = [
-                length * scale - pad
-                for length, scale, pad in zip(
-                    shape[2:], self._scale, (param.pad_out_h, param.pad_out_w), strict=True
-                )
-            ]
+        shape = bottom[0].shape
+        size = self._top_size(shape[2:])
         if min(size) < 1:
             self.fail(f"its top would be {size[0]} x {size[1]} pixels (bottom {list(shape)})")
         top[0].reshape(*shape[:2], *size)
+
+    def _top_size(self, lengths: Sequence[int]) -> list[int]:
+        param = self.param.upsample_param
+        if self._sized:
+            return [param.upsample_h, param.upsample_w]
+        pads = (param.pad_out_h, param.pad_out_w)
+        return [n * scale - pad for n, scale, pad in zip(lengths, self._scale, pads, strict=True)]
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         y, x = top[0].data, bottom[0].data
@@ -110,3 +110,36 @@ class Upsample(Layer):
 
     def allow_force_backward(self, bottom_index: int) -> bool:
         return bottom_index == 0
+
+
+@register_layer("Unpooling")
+class Unpooling(Upsample):
+    """top[mask] = bottom, 0 elsewhere, sized by the geometry of the pooling that it undoes."""
+
+    bottoms = (2, 2)
+
+    def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        forbid_in_place(self, bottom, top)
+        param = self.param.unpooling_param
+        if param.unpool != schema.UnpoolingParameter.MAX:
+            self.fail("only unpool: MAX is supported")
+        if not self._pair("unpool", "unpool_size") and not self._pair("kernel", "kernel_size"):
+            self.fail("needs the pooling's kernel_size (and stride and pad), or unpool_size")
+
+    def _pair(self, stem: str, field: str) -> tuple[int, int] | None:
+        """A field or its _h/_w form; None if neither is given."""
+        param = self.param.unpooling_param
+        if param.HasField(f"{stem}_h") or param.HasField(f"{stem}_w"):
+            return (getattr(param, f"{stem}_h"), getattr(param, f"{stem}_w"))
+        value = getattr(param, field)
+        return (value, value) if param.HasField(field) or field in ("stride", "pad") else None
+
+    def _top_size(self, lengths: Sequence[int]) -> list[int]:
+        given = self._pair("unpool", "unpool_size")
+        if given:
+            return list(given)
+        kernel = self._pair("kernel", "kernel_size") or (0, 0)
+        stride, pad = self._pair("stride", "stride") or (1, 1), self._pair("pad", "pad") or (0, 0)
+        return [
+            (n - 1) * s + k - 2 * p for n, s, k, p in zip(lengths, stride, kernel, pad, strict=True)
+        ]

@@ -459,12 +459,26 @@ ROWS = [
     Case(
         "unpooling",
         "Unpooling",
-        "upsample_param { upsample_h: 5 upsample_w: 4 }",
+        "unpooling_param { unpool: MAX unpool_h: 5 unpool_w: 4 }",
         shapes=((2, 3, 2, 2), (2, 3, 2, 2)),
         fill=("normal", places(20)),
         gradients=(0,),
         finite_at=(),
         top_shapes=((2, 3, 5, 4),),
+        bad=(
+            Bad("only unpool: MAX", "unpooling_param { unpool: TILE kernel_size: 2 }"),
+            Bad("needs the pooling's kernel_size", "unpooling_param { stride: 2 }"),
+        ),
+    ),
+    Case(
+        "unpooling_by_geometry",
+        "Unpooling",
+        "unpooling_param { kernel_size: 3 stride: 2 pad: 1 }",
+        shapes=((2, 3, 3, 2), (2, 3, 3, 2)),
+        fill=("normal", places(15)),
+        gradients=(0,),
+        finite_at=(),
+        top_shapes=((2, 3, 5, 3),),
     ),
     Case(
         "upsample_nearest",
