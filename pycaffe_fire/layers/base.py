@@ -226,25 +226,6 @@ class Loss(Layer):
             )
         top[0].reshape()
 
-    def remember(self, index: int, new: Any, fade: float) -> None:
-        """Let a new value into a running average: blob = fade * blob + new.
-
-        Where leaves run side by side, the blob waits: new values travel with the gradients, in the
-        blob's own place, and `absorb` lets their mean in once the leaves have been summed.
-        """
-        alone = self.context.leaves == 1
-        sums = self.blobs[index].data if alone else self.blobs[index].diff
-        sums *= fade
-        sums += new
-        if not alone:
-            self.fades[index] = fade * self.fades.get(index, 1.0)
-
-    def absorb(self, index: int, mean: Any) -> None:
-        """The mean over all leaves of what `remember` collected in one iteration."""
-        average = self.blobs[index].data
-        average *= self.fades.pop(index, 1.0)
-        average += mean
-
     def allow_force_backward(self, bottom_index: int) -> bool:
         return bottom_index != 1
 

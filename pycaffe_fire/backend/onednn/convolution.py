@@ -6,9 +6,10 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ...blob import Blob
-from ..base import WeightedPlan, Window
+from ..base import Window
 from .library import CONVOLUTION_DIRECT, DECONVOLUTION_DIRECT, FORWARD_TRAINING, dims
 from .memory import Descriptor, Program
+from .weighted import Weighted
 
 if TYPE_CHECKING:
     from . import OneDNNBackend
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 SLOW = ("ref", "gemm", "simple")
 
 
-class Convolution(WeightedPlan):
+class Convolution(Weighted):
     """Weights keep the layout of the first forward primitive for the whole run.
 
     The data gradient wants them the other way round and gets one cheap reorder per pass.
@@ -26,38 +27,13 @@ class Convolution(WeightedPlan):
         self, backend: OneDNNBackend, x: Blob, w: Blob, b: Blob | None, y: Blob, window: Window,
         groups: int, relu: float | None, transposed: bool,
     ) -> None:  # fmt: skip
-        self.backend, self.library = backend, backend.library
-        self.x, self.w, self.b, self.y = x, w, b, y
-        self.window, self.groups, self.relu, self.transposed = window, groups, relu, transposed
+        super().__init__(backend, x, w, b, y, relu)
+        self.window, self.groups, self.transposed = window, groups, transposed
         self.kind = "deconvolution" if transposed else "convolution"
         self.algorithm = DECONVOLUTION_DIRECT if transposed else CONVOLUTION_DIRECT
         self._plain_weights = self._caffe_weights()
         self._source, self._hint = self._choose_source()
         self._lay_out()
-        self._programs: dict[tuple[bool, ...], Program] = {}
-        self._backward_data: Program | None = None
-        self._forward = {True: self._forward_program(self._hint)}
-
-    def forward(self, activate: bool = True) -> None:
-        activate = activate or self.relu is None
-        if activate not in self._forward:
-            self._forward[activate] = self._forward_program(
-                self._forward_descriptor(None, self._source)
-            )
-        self._forward[activate].run()
-
-    def backward(self, data: bool, weights: bool, bias: bool) -> None:
-        if weights or bias:
-            add_w = weights and self.w.gradient.fresh != 0
-            add_b = bias and self.b is not None and self.b.gradient.fresh != 0
-            key = (weights, bias, add_w, add_b)
-            if key not in self._programs:
-                self._programs[key] = self._weights_program(*key)
-            self._programs[key].run()
-        if data:
-            if self._backward_data is None:
-                self._backward_data = self._data_program()
-            self._backward_data.run()
 
     # Geometry.
 
@@ -89,12 +65,6 @@ class Convolution(WeightedPlan):
 
     def _any(self, shape: tuple[int, ...]) -> Descriptor:
         return Descriptor.any(self.library, shape)
-
-    def _create(self, what: str, *arguments: Any) -> int:
-        self.backend.use_threads()
-        handles = [a.handle if isinstance(a, Descriptor) else a for a in arguments]
-        name = f"{self.kind}_{what}_primitive_desc_create"
-        return self.library.new(name, self.library.engine, *handles)
 
     def _bias(self, wanted: bool = True) -> Descriptor | None:
         return Descriptor.contiguous(self.library, self.b.shape) if self.b and wanted else None
@@ -141,7 +111,8 @@ class Convolution(WeightedPlan):
 
     # Programs.
 
-    def _forward_program(self, made: int) -> Program:
+    def _forward_program(self, relu: float | None) -> Program:
+        made = self._forward_descriptor(relu, self._source)
         program = Program(self.backend)
         x = program.source(self.x.value, self._chosen(self.x, made, "src"))
         w = program.source(self.w.value, self._weights_as(made, "weights"), self._stored)

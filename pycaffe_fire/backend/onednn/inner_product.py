@@ -10,24 +10,25 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ...blob import Blob
-from ..base import WeightedPlan
 from ..tensor import Tensor
 from .library import FORWARD_TRAINING
 from .memory import Descriptor, Program
+from .weighted import Weighted
 
 if TYPE_CHECKING:
     from . import OneDNNBackend
 
 
-class InnerProduct(WeightedPlan):
+class InnerProduct(Weighted):
     """y = relu(x w^T + b) over matrices (rows, inputs) x (outputs, inputs)."""
+
+    kind = "inner_product"
 
     def __init__(
         self, backend: OneDNNBackend, x: Blob, w: Blob, b: Blob | None, y: Blob, axis: int,
         transpose: bool, relu: float | None,
     ) -> None:  # fmt: skip
-        self.backend, self.library = backend, backend.library
-        self.x, self.w, self.b, self.y, self.relu = x, w, b, y, relu
+        super().__init__(backend, x, w, b, y, relu)
         rows, inputs = prod(x.shape[:axis]), prod(x.shape[axis:])
         outputs = prod(w.shape) // inputs
         matrix = Descriptor.contiguous
@@ -43,34 +44,6 @@ class InnerProduct(WeightedPlan):
         y.lay_out(backend.plain_layout(y.shape))
         w.value.pinned = w.gradient.pinned = True
         self._hint = self._forward_descriptor(relu)
-        self._forward = {True: self._forward_program(self._hint)}
-        self._programs: dict[tuple[bool, ...], Program] = {}
-        self._backward_data: Program | None = None
-
-    def forward(self, activate: bool = True) -> None:
-        activate = activate or self.relu is None
-        if activate not in self._forward:
-            self._forward[activate] = self._forward_program(self._forward_descriptor(None))
-        self._forward[activate].run()
-
-    def backward(self, data: bool, weights: bool, bias: bool) -> None:
-        if weights or bias:
-            add_w = weights and self.w.gradient.fresh != 0
-            add_b = bias and self.b is not None and self.b.gradient.fresh != 0
-            key = (weights, bias, add_w, add_b)
-            if key not in self._programs:
-                self._programs[key] = self._weights_program(*key)
-            self._programs[key].run()
-        if data:
-            if self._backward_data is None:
-                self._backward_data = self._data_program()
-            self._backward_data.run()
-
-    def _create(self, what: str, *arguments: Any) -> int:
-        self.backend.use_threads()
-        handles = [a.handle if isinstance(a, Descriptor) else a for a in arguments]
-        name = f"inner_product_{what}_primitive_desc_create"
-        return self.library.new(name, self.library.engine, *handles)
 
     def _forward_descriptor(self, relu: float | None) -> int:
         with self.backend.attributes(relu) as attributes:
@@ -86,7 +59,8 @@ class InnerProduct(WeightedPlan):
         program.reorder(tensor, plain)
         return plain, self._x
 
-    def _forward_program(self, made: int) -> Program:
+    def _forward_program(self, relu: float | None) -> Program:
+        made = self._forward_descriptor(relu)
         program = Program(self.backend)
         arguments: dict[str | int, Any] = {
             "src": self._rows(program, self.x.value),

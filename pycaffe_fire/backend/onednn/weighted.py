@@ -1,0 +1,69 @@
+"""What ops with parameters share: programs made when first needed, gradients written or added."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from ...blob import Blob
+from ..base import WeightedPlan
+from ..tensor import ZERO
+from .memory import Descriptor, Program
+
+if TYPE_CHECKING:
+    from . import OneDNNBackend
+
+
+class Weighted(WeightedPlan):
+    """A subclass describes its primitives; `kind` is their name in the library."""
+
+    kind: str
+    _hint: int  # the forward primitive's descriptor, which the backward ones ask for
+
+    def __init__(
+        self, backend: OneDNNBackend, x: Blob, w: Blob, b: Blob | None, y: Blob, relu: float | None
+    ) -> None:
+        self.backend, self.library = backend, backend.library
+        self.x, self.w, self.b, self.y, self.relu = x, w, b, y, relu
+        self._forward: dict[bool, Program] = {}
+        self._parameters: dict[tuple[bool, ...], Program] = {}
+        self._data: Program | None = None
+
+    @abstractmethod
+    def _forward_program(self, relu: float | None) -> Program: ...
+
+    @abstractmethod
+    def _data_program(self) -> Program: ...
+
+    @abstractmethod
+    def _weights_program(self, weights: bool, bias: bool, add_w: bool, add_b: bool) -> Program: ...
+
+    def forward(self, activate: bool = True) -> None:
+        fused = activate and self.relu is not None
+        if fused not in self._forward:
+            self._forward[fused] = self._forward_program(self.relu if fused else None)
+        self._forward[fused].run()
+
+    def backward(self, data: bool, weights: bool, bias: bool) -> None:
+        if weights or bias:
+            add_w = weights and self.w.gradient.fresh != ZERO
+            add_b = bias and self.b is not None and self.b.gradient.fresh != ZERO
+            key = (weights, bias, add_w, add_b)
+            if key not in self._parameters:
+                self._parameters[key] = self._weights_program(*key)
+            self._parameters[key].run()
+        if data:
+            if self._data is None:
+                self._data = self._data_program()
+            self._data.run()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_hint"):
+            self.library.destroy("primitive_desc", self._hint)
+
+    def _create(self, what: str, *arguments: Any) -> int:
+        """A primitive descriptor of this op."""
+        self.backend.use_threads()
+        handles = [a.handle if isinstance(a, Descriptor) else a for a in arguments]
+        name = f"{self.kind}_{what}_primitive_desc_create"
+        return self.library.new(name, self.library.engine, *handles)
