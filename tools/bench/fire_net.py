@@ -32,21 +32,28 @@ SEED = 1  # every process fills the same weights
 class FireNet:
     """The commands that train.py gives."""
 
-    def build(self, net: str, threads: int, sgd: dict[str, float]) -> dict[str, Any]:
+    def build(
+        self, net: str, threads: int, sgd: dict[str, float], leaves: int = 1
+    ) -> dict[str, Any]:
         """Set up a solver for the net in the file `net` (a NetParameter) and fill its inputs."""
         with open(net, "rb") as file:
             param = schema.NetParameter.FromString(file.read())
+        for layer in param.layer:  # a data layer would cut its batch by itself
+            for shape in layer.input_param.shape:
+                shape.dim[0] //= leaves
         self.solver = Solver(
             schema.SolverParameter(type="SGD", lr_policy="fixed", train_net_param=param, **sgd),
             backend=cpu_backend(threads),
             seed=SEED,
+            leaves=leaves,
             share_gradients=True,
         )
         self.net: Net = self.solver.net
         self.inputs = [top for each in param.layer if each.type == "Input" for top in each.top]
         classes = class_counts(param)
         for name in self.inputs:
-            self.net.blobs[name].data[...] = self._values(name, classes.get(name))
+            for leaf_net in self.solver.leaves.nets:
+                leaf_net.blobs[name].data[...] = self._values(name, classes.get(name))
         self._split_steps()
         self._repeater = Repeater(self.step)
         forget_peak_memory()

@@ -68,6 +68,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("net", help="a train_val prototxt")
     parser.add_argument("--batch", type=_positive, help="images per step (default: the prototxt's)")
     parser.add_argument("--threads", type=_positive, default=available_cores())
+    parser.add_argument(
+        "--leaves", type=_positive, default=1, help="of our net, side by side (fire_train --leaves)"
+    )
     parser.add_argument("--shape", type=_shape, metavar="C,H,W", help="of an image without a crop")
     parser.add_argument("--against", choices=["torch"])
     parser.add_argument("--repeat", type=_positive, default=5, help="clean samples wanted of each")
@@ -108,16 +111,20 @@ def _start(name: str, script: str, options: argparse.Namespace, **extra: str) ->
     return Worker(name, str(HERE / script), environment(options.threads, extra))
 
 
-def _build(worker: Worker, net: Any, options: argparse.Namespace, file: Path) -> dict[str, Any]:
+def _build(
+    worker: Worker, net: Any, options: argparse.Namespace, file: Path, leaves: int = 1
+) -> dict[str, Any]:
     """Have our worker set up `net`, handed over in `file`."""
     file.write_bytes(net.SerializeToString())
-    built: dict[str, Any] = worker.ask("build", net=str(file), threads=options.threads, sgd=SGD)
+    built: dict[str, Any] = worker.ask(
+        "build", net=str(file), threads=options.threads, sgd=SGD, leaves=leaves
+    )
     return built
 
 
 def _ours(net: Any, options: argparse.Namespace, folder: Path, stack: ExitStack) -> Worker:
     worker = stack.enter_context(_start(OURS, "fire_net.py", options))
-    built = _build(worker, net, options, folder / "net")
+    built = _build(worker, net, options, folder / "net", options.leaves)
     print(f"{OURS}: {built['layers']} layers, {built['weights']:,} weights, {built['backend']}")
     return worker
 
