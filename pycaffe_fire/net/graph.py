@@ -23,14 +23,14 @@ def filter_net(net: Any) -> Any:
                 f'layer "{layer.name}": give either include rules or exclude rules, not both'
             )
         wanted = not layer.include
-        wanted &= not any(meets_rule(net.state, rule, layer.name) for rule in layer.exclude)
-        wanted |= any(meets_rule(net.state, rule, layer.name) for rule in layer.include)
+        wanted &= not any(meets_rule(net.state, rule) for rule in layer.exclude)
+        wanted |= any(meets_rule(net.state, rule) for rule in layer.include)
         if wanted:
             filtered.layer.add().CopyFrom(layer)
     return filtered
 
 
-def meets_rule(state: Any, rule: Any, layer: str) -> bool:
+def meets_rule(state: Any, rule: Any) -> bool:
     """Does a NetState satisfy every part of a NetStateRule?"""
     return not (
         (rule.HasField("phase") and rule.phase != state.phase)

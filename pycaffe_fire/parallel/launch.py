@@ -31,11 +31,6 @@ def find_mpiexec() -> str:
     return found
 
 
-def threads_per_rank(ranks: int, hosts: int, asked: int | None) -> int:
-    """All cores of a host divided by the ranks on it."""
-    return asked or max(1, available_cores() * hosts // ranks)
-
-
 class Job:
     """One attempt: P ranks running `command` (a Python module with its arguments)."""
 
@@ -85,13 +80,9 @@ class Job:
         for pid in _descendants(self._process.pid):
             os.kill(pid, signal.SIGKILL)
 
-    def request(self, number: int) -> None:
-        """Pass a signal on to the ranks (mpiexec forwards it)."""
-        self._process.send_signal(number)
-
 
 def _descendants(pid: int) -> list[int]:
-    """Processes of this job that are still there, by the monitor's address they carry."""
+    """Processes of the launcher's session that are still there."""
     found = []
     for entry in os.listdir("/proc") if os.path.isdir("/proc") else ():
         if not entry.isdecimal() or int(entry) == os.getpid():
