@@ -41,9 +41,9 @@ def read_weights(path: PathLike) -> list[LayerWeights]:
     return _mapped(path, ".caffemodel", _net)
 
 
-def read_state(path: PathLike) -> SolverStateFile:
-    """A .solverstate."""
-    return _mapped(path, ".solverstate", _state)
+def read_state(path: PathLike, history: bool) -> SolverStateFile:
+    """A .solverstate; without its history if that is not wanted."""
+    return _mapped(path, ".solverstate", lambda data: _state(data, history))
 
 
 def read_blob(path: PathLike) -> Floats:
@@ -167,7 +167,7 @@ def _blobs(data: Data, layer: str, spans: list[tuple[int, int]]) -> list[Floats]
     return blobs
 
 
-def _state(data: Data) -> SolverStateFile:
+def _state(data: Data, history: bool) -> SolverStateFile:
     found = _pick(data, (0, len(data)), _STATE, {"iter", "current_step"})
     if not found["iter"]:
         raise DamagedError("there is no iteration number in it")
@@ -175,7 +175,7 @@ def _state(data: Data) -> SolverStateFile:
     return SolverStateFile(
         wire.number(found["iter"]),
         wire.text(data, found["learned_net"]),
-        [wire.blob(data, *span) for span in found["history"]],
+        [wire.blob(data, *span) for span in found["history"] if history],
         wire.number(found["current_step"]),
         data[extra[-1][0] : extra[-1][1]] if extra else b"",
     )

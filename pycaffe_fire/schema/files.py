@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pycaffe_fire.errors import FireError
@@ -25,6 +27,9 @@ _SIGNATURES = (
     (b"\xff\xd8\xff", "a JPEG image"),
     (b"%PDF", "a PDF"),
 )
+
+# What `replacing` puts before a name while it writes; where it is used twice, twice.
+_TEMPORARY = re.compile(r"^(\.\d+\.tmp\.)+")
 
 
 def describe(head: bytes) -> str:
@@ -92,16 +97,49 @@ def read_head(path: str | os.PathLike[str], error: type[FireError], what: str) -
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], error: type[FireError]) -> Iterator[Path]:
-    """A temporary path to write to; on success it is synced and takes `path`'s place at once."""
+    """A temporary path to write to; on success it is synced and takes `path`'s place at once.
+
+    Its name ends as `path` does. Where `path` is itself such a name, errors name the file that is
+    meant in the end.
+    """
     final = Path(path)
-    temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
+    temporary = final.with_name(f".{os.getpid()}.tmp.{final.name}")
     try:
         yield temporary
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
+        _sync(temporary)
         os.replace(temporary, final)
+        with suppress(OSError):  # not every file system lets folders be synced
+            _sync(final.parent)
     except OSError as problem:
-        reason = problem.strerror or problem
-        raise error(f"{final}: cannot be written: {reason}; check the folder and space") from None
+        reason = os.strerror(problem.errno) if problem.errno else problem
+        meant = final.with_name(meant_by(final.name))
+        raise error(f"{meant}: cannot be written: {reason}; check folder and space") from problem
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def meant_by(name: str) -> str:
+    """The name of the file that is written under a temporary name; other names stay as they are."""
+    return _TEMPORARY.sub("", name)
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file or folder is on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def digest(path: str | os.PathLike[str], error: type[FireError]) -> str:
+    """The SHA-256 of a file's bytes."""
+    found = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            while chunk := file.read(1 << 20):
+                found.update(chunk)
+    except OSError as problem:
+        raise error(f"{os.fspath(path)}: cannot be read: {problem.strerror}") from problem
+    return found.hexdigest()

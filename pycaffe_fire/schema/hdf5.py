@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import h5py
@@ -31,26 +33,27 @@ def read_weights(path: PathLike) -> list[LayerWeights]:
     return _opened(path, read)
 
 
-def read_state(path: PathLike) -> SolverStateFile:
-    """A .solverstate.h5."""
+def read_state(path: PathLike, history: bool) -> SolverStateFile:
+    """A .solverstate.h5; without its history if that is not wanted."""
 
     def read(file: Any) -> SolverStateFile:
         iteration, step = (
             int(np.ravel(_stored(_child(file, name, h5py.Dataset, "a solver state")))[0])
             for name in ("iter", "current_step")
         )
-        history = _arrays(_child(file, "history", h5py.Group, "a solver state"))
+        group = _child(file, "history", h5py.Group, "a solver state")
         net = _stored(file["learned_net"]) if "learned_net" in file else b""
         learned_net = net.decode("utf-8", "replace") if isinstance(net, bytes) else str(net)
         extra = bytes(_stored(file["fire_extra"])) if "fire_extra" in file else b""
-        return SolverStateFile(iteration, learned_net, history, step, extra)
+        arrays = _arrays(group) if history else []
+        return SolverStateFile(iteration, learned_net, arrays, step, extra)
 
     return _opened(path, read)
 
 
 def write_weights(path: PathLike, layers: list[LayerWeights], diffs: bool) -> None:
     """Writes a .caffemodel.h5; every layer has a group, as in Caffe."""
-    with replacing(path, WeightsError) as temporary, h5py.File(temporary, "w") as file:
+    with replacing(path, WeightsError) as temporary, _created(temporary) as file:
         file.create_group("data")
         for layer in layers:
             try:
@@ -66,7 +69,7 @@ def write_weights(path: PathLike, layers: list[LayerWeights], diffs: bool) -> No
 
 def write_state(path: PathLike, state: SolverStateFile) -> None:
     """Writes a .solverstate.h5."""
-    with replacing(path, WeightsError) as temporary, h5py.File(temporary, "w") as file:
+    with replacing(path, WeightsError) as temporary, _created(temporary) as file:
         file["iter"] = np.array([state.iter], np.int32)
         # Caffe reads it as a C string: the final zero is part of the type.
         name = state.learned_net.encode()
@@ -75,6 +78,16 @@ def write_state(path: PathLike, state: SolverStateFile) -> None:
         _write_arrays(file.create_group("history"), state.history)
         if state.extra:
             file["fire_extra"] = np.frombuffer(state.extra, np.uint8)
+
+
+@contextmanager
+def _created(path: Path) -> Iterator[Any]:
+    """A new HDF5 file; what fails only when the library flushes it is an OSError like any other."""
+    try:
+        with h5py.File(path, "w") as file:
+            yield file
+    except RuntimeError as problem:
+        raise OSError(" ".join(str(problem).split())) from problem
 
 
 def _opened(path: PathLike, read: Callable[[Any], T]) -> T:

@@ -36,13 +36,13 @@ def read_weights(path: str | PathLike[str]) -> list[LayerWeights]:
     return binary.read_weights(path)
 
 
-def read_state(path: str | PathLike[str]) -> SolverStateFile:
-    """A .solverstate or .solverstate.h5."""
+def read_state(path: str | PathLike[str], history: bool = True) -> SolverStateFile:
+    """A .solverstate or .solverstate.h5; quicker without its history."""
     if _is_hdf5(path, ".solverstate"):
         from pycaffe_fire.schema import hdf5
 
-        return hdf5.read_state(path)
-    return binary.read_state(path)
+        return hdf5.read_state(path, history)
+    return binary.read_state(path, history)
 
 
 def write_weights(
