@@ -31,6 +31,7 @@ from ..report.progress import ConsoleHandler, ProgressDisplay
 from ..report.text import CaffeLog, Results
 from ..solver import Solver, read_param, recorded_run
 from ..solver.events import Observer
+from ..solver.health import POLICIES
 from ..solver.large_batch import scale_rate, with_batch
 from ..solver.nets import find_test_nets, find_train_net, with_shuffling, without_data
 from ..solver.signals import EFFECTS, SignalRequests
@@ -107,6 +108,11 @@ def _parser() -> Parser:
     flag(
         "--allow-python-layers", action="store_true",
         help="import the modules that the net's Python layers name: they run as code of yours",
+    )  # fmt: skip
+    flag(
+        "--on-nan", choices=list(POLICIES), default="stop",
+        help="what NaN or infinity in the loss or gradients does: end the run (default); skip the "
+        "iteration; roll back to the last snapshot and go on with half the rate",
     )  # fmt: skip
     flag("--log", action="store_true", help="Caffe's log lines on a terminal, too")
     flag("--times", action="store_true", help="with every display: where time went, on each rank")
@@ -257,7 +263,8 @@ def _make_solver(
             scale_rate(param, options.scale_lr, factor, options.warmup)
         solver = Solver(
             param, backend=backend, communicator=ranks, leaves=leaves, seed=seed,
-            level=state.level, stages=state.stage, share_gradients=True, observers=observers,
+            level=state.level, stages=state.stage, share_gradients=True, on_nan=options.on_nan,
+            observers=observers,
         )  # fmt: skip
     except SolverError as error:
         raise SolverError(f"{options.solver}: {error}") from error

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from ..solver.events import Event, Finished, Saved, Started, Tested, Testing, Trained
+from ..solver.events import Event, Finished, NotFinite, Saved, Started, Tested, Testing, Trained
 from .text import header
 
 REFRESH_SECONDS = 0.25
@@ -109,6 +109,8 @@ class ProgressDisplay:
                 self._tests_done(event)
             case Saved(what="state"):
                 self.note("snapshot", event.path)
+            case NotFinite() if event.done != "stopped":
+                self.note("not finite", f"{event.what}; {event.done}")
             case Finished():
                 self._finished(event)
                 return

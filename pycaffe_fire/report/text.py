@@ -10,6 +10,7 @@ from ..solver.events import (
     Evaluated,
     Event,
     Finished,
+    NotFinite,
     Saved,
     Started,
     Tested,
@@ -82,6 +83,8 @@ class CaffeLog:
                 log.info("Snapshotting %sto %s file %s", what, event.format, event.path)
             case Evaluated():
                 log.info("Iteration %d, loss = %g", event.iteration, event.loss)
+            case NotFinite() if event.done != "stopped":  # the error that ends a run says the rest
+                log.warning("%s; %s", event.what, event.done)
             case Finished():
                 log.info("Optimization stopped early." if event.early else "Optimization Done.")
 

@@ -81,6 +81,15 @@ class Evaluated:
 
 
 @dataclass
+class NotFinite:
+    """NaN or infinity turned up: what and where, and what was done about it."""
+
+    iteration: int
+    what: str
+    done: str
+
+
+@dataclass
 class Finished:
     """The run is over, before max_iter if somebody asked for that."""
 
@@ -88,5 +97,5 @@ class Finished:
     early: bool
 
 
-Event = Started | Trained | Timed | Testing | Tested | Saved | Evaluated | Finished
+Event = Started | Trained | Timed | Testing | Tested | Saved | Evaluated | NotFinite | Finished
 Observer = Callable[[Event], None]

@@ -29,6 +29,7 @@ from .events import (
     Evaluated,
     Event,
     Finished,
+    NotFinite,
     Observer,
     Saved,
     Started,
@@ -37,8 +38,10 @@ from .events import (
     Timed,
     Trained,
 )
+from .health import ADVICE, Health
+from .local_rates import local_rates
 from .nets import FoundNet, find_test_nets, find_train_net, read_param
-from .rates import learning_rate, passed_steps
+from .rates import Plateau, learning_rate, passed_steps
 from .rules import RULES
 from .snapshots import beside
 from .timing import Stopwatch
@@ -70,6 +73,7 @@ class Solver:
         level: int | None = None,
         stages: Iterable[str] = (),
         share_gradients: bool = False,
+        on_nan: str = "stop",
         observers: Iterable[Observer] = (),
     ) -> None:
         self.param = read_param(param) if isinstance(param, str) else param
@@ -109,6 +113,10 @@ class Solver:
         ]  # fmt: skip
         segments = [Segment(p.start, p.stop, p.lr_mult, p.decay_mult) for p in items]
         self._update = self.backend.update(self.rule.kernel, segments)
+        self._local_rates = local_rates(self.param, self.rule, self.backend, segments)
+        self._plateau = Plateau(self.param)
+        self.health = Health(self.leaves, on_nan)
+        self._newest_state: str | None = None
         self._stopwatch = Stopwatch(self.leaves)
         self.show_times = False
         self._losses: deque[float] = deque(maxlen=self.param.average_loss)
@@ -152,10 +160,13 @@ class Solver:
                 self.backend.describe(), self.seed,
             )
         )  # fmt: skip
-        self.step(self.param.max_iter - self.iter)
         p = self.param
-        if p.snapshot_after_train and not (p.snapshot and self.iter % p.snapshot == 0):
-            self.snapshot()
+        while True:
+            self.step(p.max_iter - self.iter)
+            if p.snapshot_after_train and not (p.snapshot and self.iter % p.snapshot == 0):
+                self.snapshot()
+            if self.stopped_early or self.iter >= p.max_iter:
+                break  # else the last snapshot was refused and rolled back
         if self.stopped_early:
             self._tell(Finished(self.iter, True))
             return
@@ -190,8 +201,8 @@ class Solver:
                     self.test_all()
                 if self.stopped_early:
                     break
-            self._iterate()
-            self._obey(snapshot_due=bool(p.snapshot) and self.iter % p.snapshot == 0)
+            if self._iterate():
+                self._obey(snapshot_due=bool(p.snapshot) and self.iter % p.snapshot == 0)
         self.net.after_run()
 
     def _obey(self, snapshot_due: bool = False) -> None:
@@ -203,43 +214,78 @@ class Solver:
         if action is Action.STOP:
             self.stopped_early = True
 
-    def _iterate(self) -> None:
+    def _iterate(self) -> bool:
+        """One iteration; False if it ended in a rollback, after which nothing is due."""
         began = time.perf_counter()
         display = bool(self.param.display) and self.iter % self.param.display == 0
         for net in self.leaves.nets:  # as in Caffe, only where the iteration is displayed
             net.debug_info = display and self.param.debug_info and net is self.net
         self.communicator.at(f"iteration {self.iter}")
+        self.health.begin()
         loss, outputs = self.leaves.run(self.iter, collect=display)
-        smoothed = self._smooth(loss)
+        squares = self.health.squares(due=display)
         computed = time.perf_counter()
-        self.apply_update()
+        if self.health.sound(loss, squares):
+            self._plateau.observe(self.iter, loss)
+            loss = self._smooth(loss)
+            self.apply_update(squares)
+        elif not self._recover(loss):
+            return False
         ended = time.perf_counter()
         self._stopwatch.iteration(computed - began, ended - computed)
         self.communicator.at(f"iteration {self.iter} done", ended - began)
         self.iter += 1
-        self._tell(Trained(self.iter - 1, smoothed, self.lr, ended - began, display, outputs))
+        self._tell(Trained(self.iter - 1, loss, self.lr, ended - began, display, outputs))
         if display and self.show_times:
             self._tell(Timed(self.iter - 1, self.communicator.gather(self._stopwatch.take())))
+        return True
+
+    def _recover(self, loss: float) -> bool:
+        """Do what on_nan says about an iteration that is not sound; True if training goes on."""
+        what = self.health.describe(self.iter, loss)
+        if self.health.policy == "skip":
+            self._tell(NotFinite(self.iter, what, self.health.skip(what)))
+            return True
+        self._roll_back_or_stop(what)
+        return False
+
+    def _roll_back_or_stop(self, what: str) -> None:
+        iteration = self.iter
+        if self.health.policy != "rollback":
+            self._tell(NotFinite(iteration, what, "stopped"))
+            raise SolverError(f"{what}. Nothing of it was saved; {ADVICE}, or choose --on-nan")
+        state = self.communicator.broadcast(self._newest_state)
+        done = self.health.roll_back(what, state, self.restore)
+        self._losses.clear()
+        self._tell(NotFinite(iteration, what, done))
 
     def _smooth(self, loss: float) -> float:
         """The mean of the last average_loss losses."""
         self._losses.append(loss)
         return sum(self._losses) / len(self._losses)
 
-    def apply_update(self) -> None:
-        """Clip, normalise, regularise and update, in one pass over the flat buffers."""
+    def apply_update(self, squares: float | None = None) -> None:
+        """Clip, normalise, regularise and update, in one pass over the flat buffers.
+
+        `squares` is the sum of squared gradients, if somebody knows it already.
+        """
         p = self.param
-        self.lr = learning_rate(p, self.iter)
+        self.lr = self.health.rate * learning_rate(p, self.iter, self._plateau.seen)
         parameters, gradients = self.net.parameters, self.leaves.gradients
         parameters.settle_weights()
         scale = 1.0 / self.leaves.count
         if p.clip_gradients >= 0:
-            norm = self.backend.sum_of_squares(gradients) ** 0.5 * scale
+            if squares is None:
+                squares = self.backend.sum_of_squares(gradients)
+            norm = squares**0.5 * scale
             if norm > p.clip_gradients:
                 scale *= p.clip_gradients / norm
+        scale /= p.iter_size
+        flat = parameters.weights, gradients, self.history, self.lr
+        rates = self._local_rates(*flat, scale, self.iter) if self._local_rates else None
         self._update(
-            parameters.weights, gradients, self.history, self.lr, p.weight_decay,
-            p.regularization_type == "L1", scale / p.iter_size, self.rule.numbers(self.iter),
+            *flat, p.weight_decay, p.regularization_type == "L1", scale,
+            self.rule.numbers(self.iter), rates,
         )  # fmt: skip
         parameters.updated()
         if self.net.debug_info:
@@ -290,6 +336,9 @@ class Solver:
     def snapshot(self) -> None:
         """Write weights and state; the state is written last, so a state has its weights."""
         p = self.param
+        if not self.health.weights_sound():
+            self._roll_back_or_stop(f"iteration {self.iter}: the weights are not finite")
+            return
         prefix = p.snapshot_prefix or "snapshot"
         suffix = ".h5" if p.snapshot_format == schema.SolverParameter.HDF5 else ""
         stem, kind = f"{prefix}_iter_{self.iter}", "HDF5" if suffix else "binary proto"
@@ -300,6 +349,8 @@ class Solver:
             self._tell(Saved(model, "weights", kind))
             schema.write_state(state, self._state(model))
             self._tell(Saved(state, "state", kind))
+            self._newest_state = state
+        self.health.saved()
 
     def _state(self, model: str) -> Any:
         parameters = self.net.parameters
@@ -339,6 +390,7 @@ class Solver:
             tensor.host[...] = array.reshape(tensor.shape)
             tensor.sync()
         self.iter = state.iter
+        self._newest_state = path
 
     def facts(self) -> dict[str, str]:
         """What all ranks of a job must have in common, as texts to compare."""
