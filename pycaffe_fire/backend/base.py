@@ -63,6 +63,16 @@ class Segment:
     decay_mult: float
 
 
+def pieces(segments: Sequence[Segment], most: int) -> Array:
+    """Rows (start, stop, segment) of at most `most` elements that never cross two segments."""
+    rows = [
+        (start, min(start + most, segment.stop), index)
+        for index, segment in enumerate(segments)
+        for start in range(segment.start, segment.stop, most)
+    ]
+    return np.array(rows, np.int64).reshape(-1, 3)
+
+
 class UpdateStep(ABC):
     """An update rule planned for the segments of a net."""
 
@@ -77,9 +87,19 @@ class UpdateStep(ABC):
         l1: bool,
         scale: float,
         numbers: Sequence[float],
+        rates: Array | None = None,
     ) -> None:
         """Update flat weights and history in place from gradients * scale; `numbers` are the
-        rule's own (momentum and the like)."""  # fmt: skip
+        rule's own (momentum and the like); `rates`, one for each segment, replace rate and
+        lr_mult."""  # fmt: skip
+
+
+class SegmentDots(ABC):
+    """Inner products of two flat buffers, one for each segment of a net."""
+
+    @abstractmethod
+    def __call__(self, a: Array, b: Array) -> Array:
+        """In double precision, where the buffers are; the same for any number of threads."""
 
 
 class PoolingPlan(Plan):
@@ -304,7 +324,11 @@ class Backend(ABC):
 
     @abstractmethod
     def update(self, rule: str, segments: Sequence[Segment]) -> UpdateStep:
-        """sgd, nesterov, adagrad, rmsprop, adadelta or adam over flat buffers."""
+        """sgd, nesterov, adagrad, rmsprop, adadelta, adam or adamw over flat buffers."""
+
+    @abstractmethod
+    def dots(self, segments: Sequence[Segment]) -> SegmentDots:
+        """Inner products of flat buffers, segment by segment: norms and the like."""
 
     @abstractmethod
     def sum_of_squares(self, values: Array) -> float:

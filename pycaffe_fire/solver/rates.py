@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from collections.abc import Callable
 from math import cos, exp, pi
 from typing import Any
@@ -9,9 +11,12 @@ from typing import Any
 from ..errors import SolverError
 from ..registry import Registry
 
+log = logging.getLogger("pycaffe_fire")
+
 Policy = Callable[[Any, int], float]
 
 FLAT = 700.0  # exp of more overflows; a rate divided by exp of this is zero in float32
+NO_LOSS = 1e38  # what the forks' solver states hold before there is a loss
 
 POLICIES: Registry[Policy] = Registry("lr_policy", SolverError)
 
@@ -55,10 +60,11 @@ def passed_steps(param: Any, iteration: int) -> int:
 
 @POLICIES.register("poly")
 def poly(param: Any, iteration: int) -> float:
-    """base_lr * (1 - iter / max_iter) ^ power"""
+    """min_lr + (base_lr - min_lr) * (1 - iter / max_iter) ^ power"""
     if param.max_iter < 1:
         raise SolverError('lr_policy "poly" needs a max_iter')
-    return float(param.base_lr * max(0.0, 1 - iteration / param.max_iter) ** param.power)
+    share = max(0.0, 1 - iteration / param.max_iter) ** param.power
+    return float(param.min_lr + (param.base_lr - param.min_lr) * share)
 
 
 @POLICIES.register("sigmoid")
@@ -77,14 +83,82 @@ def cosine(param: Any, iteration: int) -> float:
     return float(param.min_lr + (param.base_lr - param.min_lr) * share)
 
 
-def learning_rate(param: Any, iteration: int) -> float:
-    """The rate before a parameter's own lr_mult: a linear warm-up first, never below min_lr."""
+@POLICIES.register("plateau")
+def plateau(param: Any, iteration: int) -> float:
+    """base_lr * gamma ^ (plateaus seen so far); see Plateau, which counts them"""
+    if not param.plateau_winsize or min(param.plateau_winsize) < 1:
+        raise SolverError('lr_policy "plateau" needs a plateau_winsize of at least 1 for each step')
+    return float(param.base_lr)
+
+
+def learning_rate(param: Any, iteration: int, plateaus: int = 0) -> float:
+    """The rate before a parameter's own lr_mult, never below min_lr.
+
+    Warm-up: for the first rampup_interval (NVIDIA) or warmup_iter (Intel) iterations,
+    start + (base_lr - start) * iter / interval, where start is rampup_lr or warmup_start_lr.
+    """
     if not param.lr_policy:
         raise SolverError(f"the solver needs an lr_policy; known: {', '.join(POLICIES)}")
-    for interval, start in (
-        (param.rampup_interval, param.rampup_lr),  # NVIDIA's name
-        (param.warmup_iter, param.warmup_start_lr),  # Intel's
-    ):
-        if iteration < interval:
-            return float(start + (param.base_lr - start) * iteration / interval)
-    return max(POLICIES[param.lr_policy](param, iteration), float(param.min_lr))
+    if not 0 <= param.min_lr <= max(param.base_lr, 0.0):
+        raise SolverError(
+            f"min_lr must lie between 0 and base_lr ({param.base_lr:g}), got {param.min_lr:g}"
+        )
+    interval, start = _warm_up(param)
+    if iteration < interval:
+        rate = float(start + (param.base_lr - start) * iteration / interval)
+    else:
+        rate = POLICIES[param.lr_policy](param, iteration) * param.gamma**plateaus
+    return max(rate, float(param.min_lr))
+
+
+def _warm_up(param: Any) -> tuple[int, float]:
+    """How many iterations it takes, and the rate it starts from."""
+    if param.rampup_interval > 0:
+        return param.rampup_interval, param.rampup_lr
+    return param.warmup_iter, param.warmup_start_lr
+
+
+class Plateau:
+    """Counts plateaus of the loss, for lr_policy "plateau".
+
+    The loss, averaged over average_loss iterations, is on a plateau when it has had no new minimum
+    for plateau_winsize iterations since its last one or since the rate last fell. There is one
+    window for each step of the rate; after the last the rate stays. Warm-up does not count.
+    """
+
+    def __init__(self, param: Any) -> None:
+        self.windows = list(param.plateau_winsize) if param.lr_policy == "plateau" else []
+        self.seen = 0
+        self.minimum_loss, self.last_event = NO_LOSS, 0
+        self._warm_up = _warm_up(param)[0]
+        self._losses: deque[float] = deque(maxlen=param.average_loss)
+
+    def observe(self, iteration: int, loss: Any) -> None:
+        """Take note of an iteration's loss, the same on every rank."""
+        if not self.windows:
+            return  # nothing looks at the loss, which a device may still be computing
+        self._losses.append(float(loss))
+        if iteration < self._warm_up:
+            return
+        smoothed = sum(self._losses) / len(self._losses)
+        if smoothed < self.minimum_loss:
+            self.minimum_loss, self.last_event = smoothed, iteration
+        waiting = self.seen < len(self.windows)
+        if waiting and iteration >= self.last_event + self.windows[self.seen]:
+            self.seen, self.last_event = self.seen + 1, iteration
+            log.info("Plateau Status: Iteration %d, step = %d", iteration, self.seen)
+
+    def state(self) -> dict[str, Any]:
+        """What a run must remember to go on as if it had not stopped."""
+        return {
+            "seen": self.seen,
+            "minimum_loss": self.minimum_loss,
+            "last_event": self.last_event,
+            "losses": list(self._losses),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.seen, self.last_event = int(state["seen"]), int(state["last_event"])
+        self.minimum_loss = float(state["minimum_loss"])
+        self._losses.clear()
+        self._losses.extend(float(loss) for loss in state["losses"])

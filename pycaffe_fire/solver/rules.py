@@ -1,4 +1,4 @@
-"""The six solvers of Caffe: which update rule, how much history, and which settings it takes."""
+"""The solvers of Caffe: which update rule, how much history, and which settings it takes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from ..registry import Registry
 class Rule:
     """An update rule: `kernel` names the arithmetic in the backend, `slots` its history buffers."""
 
-    kernel: ClassVar[str]
+    kernel: str
     slots: ClassVar[int] = 1
+    has_momentum: ClassVar[bool] = False  # is the first slot a running mean of gradients?
 
     def __init__(self, param: Any) -> None:
         self.param = param
+        if param.decoupled_decay and not isinstance(self, Adam):
+            raise SolverError(
+                f'decoupled_decay is an option of solver type "Adam"; "{param.type}" has none'
+            )
         self.check()
 
     def check(self) -> None:
@@ -42,6 +47,7 @@ class SGD(Rule):
     """h = momentum h + rate g; w -= h"""
 
     kernel = "sgd"
+    has_momentum = True
 
     def numbers(self, iteration: int) -> tuple[float, ...]:
         return (self.param.momentum,)
@@ -94,9 +100,17 @@ class AdaDelta(Rule):
 
 @RULES.register("Adam")
 class Adam(Rule):
-    """Bias-corrected running means of gradients and their squares."""
+    """Bias-corrected running means of gradients and their squares.
 
-    kernel, slots = "adam", 2
+    Weight decay is part of the gradient, as in Caffe, or with decoupled_decay a step of its own
+    (AdamW): w -= rate (correction m / (sqrt(v) + delta) + weight_decay w)
+    """
+
+    slots = 2
+    has_momentum = True
+
+    def check(self) -> None:
+        self.kernel = "adamw" if self.param.decoupled_decay else "adam"
 
     def numbers(self, iteration: int) -> tuple[float, ...]:
         beta1, beta2 = self.param.momentum, self.param.momentum2

@@ -23,6 +23,7 @@ from ..base import (
     Plan,
     PoolingPlan,
     Segment,
+    SegmentDots,
     UpdateStep,
     WeightedPlan,
     Window,
@@ -46,7 +47,7 @@ from .lrn import LRN
 from .pooling import Pooling
 from .staging import Staging
 from .tensor import CudaTensor, HostBlob, source
-from .update import Update
+from .update import Dots, Update
 from .uploads import Uploads
 from .weighted_sum import WeightedSum
 
@@ -276,6 +277,9 @@ class CudaBackend(NumPyBackend):
 
     def update(self, rule: str, segments: Sequence[Segment]) -> UpdateStep:
         return Update(self, rule, segments)
+
+    def dots(self, segments: Sequence[Segment]) -> SegmentDots:
+        return Dots(self, segments)
 
     def sum_of_squares(self, values: Array) -> float:
         """Waits for the device: clipping gradients needs the number at once."""

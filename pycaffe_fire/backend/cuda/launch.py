@@ -28,6 +28,7 @@ HEADERS = {
     "channel_sums": ("sums",),
     "depthwise": ("geometry",),
     "depthwise_weights": ("sums", "geometry"),
+    "dots": ("sums",),
     "im2col": ("geometry",),
     "pooling": ("geometry",),
     "squares": ("sums",),

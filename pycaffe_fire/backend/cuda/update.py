@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..base import Segment, UpdateStep
+from ..base import Segment, SegmentDots, UpdateStep, pieces
 from ..tensor import Array
 
 if TYPE_CHECKING:
@@ -21,19 +21,40 @@ class Update(UpdateStep):
 
     def __init__(self, backend: CudaBackend, rule: str, segments: Sequence[Segment]) -> None:
         self._kernel = backend.kernels[rule]
-        pieces = [
-            (start, min(start + PIECE, s.stop), s.lr_mult, s.decay_mult)
-            for s in segments
-            for start in range(s.start, s.stop, PIECE)
-        ]
-        self._pieces = len(pieces)
-        self._table = backend.xp.asarray(np.array(pieces, np.float64).reshape(-1))
+        rows = pieces(segments, PIECE)
+        mults = np.array([(s.lr_mult, s.decay_mult) for s in segments], np.float64).reshape(-1, 2)
+        table = np.concatenate([rows[:, :2], mults[rows[:, 2]]], axis=1)
+        self._table = backend.xp.asarray(table)
+        self._own_rates = self._table.copy()  # the same, but with rates for multipliers
+        self._owners = backend.xp.asarray(rows[:, 2])
 
     def __call__(
         self, weights: Array, gradients: Array, history: Sequence[Array], rate: float,
-        decay: float, l1: bool, scale: float, numbers: Sequence[float],
+        decay: float, l1: bool, scale: float, numbers: Sequence[float], rates: Array | None = None,
     ) -> None:  # fmt: skip
+        table = self._table
+        if rates is not None:
+            table, rate = self._own_rates, 1.0
+            table[:, 2] = rates[self._owners]
         self._kernel.blocks(
-            self._pieces, self._table, gradients, weights, *history, rate, decay, int(l1), scale,
-            *numbers,
-        )  # fmt: skip
+            len(table), table, gradients, weights, *history, rate, decay, int(l1), scale, *numbers
+        )
+
+
+class Dots(SegmentDots):
+    """Every piece by one block of threads, then the pieces of a parameter by another."""
+
+    def __init__(self, backend: CudaBackend, segments: Sequence[Segment]) -> None:
+        xp = backend.xp
+        rows = pieces(segments, PIECE)
+        firsts = np.searchsorted(rows[:, 2], np.arange(len(segments) + 1))
+        self._piece_dots = backend.kernels["piece_dots"]
+        self._sum_runs = backend.kernels["sum_runs"]
+        self._pieces, self._firsts = xp.asarray(rows), xp.asarray(firsts)
+        self._sums = xp.empty(len(rows), np.float64)
+        self._totals = xp.empty(len(segments), np.float64)
+
+    def __call__(self, a: Array, b: Array) -> Array:
+        self._piece_dots.blocks(len(self._pieces), self._pieces, a, b, self._sums)
+        self._sum_runs.blocks(self._totals.size, self._firsts, self._sums, self._totals)
+        return self._totals.copy()

@@ -113,6 +113,46 @@ def adam(w: Any, g: Any, m: Any, v: Any, starts: Any, stops: Any, rates: Any, l2
 
 
 @parallel_jit
+def adamw(w: Any, g: Any, m: Any, v: Any, starts: Any, stops: Any, rates: Any, l2: Any,
+          l1: Any, scale: Any, beta1: Any, beta2: Any, correction: Any,
+          delta: Any) -> None:  # fmt: skip
+    """Adam without decay in m and v; w -= rate (correction m / (sqrt(v) + delta) + decay w)"""
+    zero = np.float32(0)
+    for block in prange(starts.size):
+        place = slice(starts[block], stops[block])
+        ws, gs, ms, vs = w[place], g[place], m[place], v[place]
+        rate, two, one = rates[block], l2[block], l1[block]
+        for i in range(ws.size):
+            grad = gs[i] * scale
+            ms[i] = beta1 * ms[i] + (np.float32(1) - beta1) * grad
+            vs[i] = beta2 * vs[i] + (np.float32(1) - beta2) * grad * grad
+            step = correction * ms[i] / (np.sqrt(vs[i]) + delta)
+            ws[i] -= rate * (step + _regularised(zero, ws[i], scale, two, one))
+
+
+@parallel_jit
+def block_dots(a: Any, b: Any, starts: Any, stops: Any, sums: Any) -> None:
+    """The inner product of each block of two flat buffers, in double precision."""
+    for block in prange(starts.size):
+        place = slice(starts[block], stops[block])
+        ours, theirs = a[place], b[place]
+        total = 0.0
+        for i in range(ours.size):
+            total += np.float64(ours[i]) * np.float64(theirs[i])
+        sums[block] = total
+
+
+@jit
+def sums_in_order(sums: Any, firsts: Any, totals: Any) -> None:
+    """totals[i] = the sum of sums[firsts[i]:firsts[i + 1]], from left to right"""
+    for i in range(totals.size):
+        total = 0.0
+        for s in sums[firsts[i] : firsts[i + 1]]:
+            total += s
+        totals[i] = total
+
+
+@parallel_jit
 def _block_squares(values: Any, sums: Any) -> None:
     for block in prange(sums.size):
         part = values[block * BLOCK : min((block + 1) * BLOCK, values.size)]

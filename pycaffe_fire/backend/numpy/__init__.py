@@ -18,6 +18,7 @@ from ..base import (
     Plan,
     PoolingPlan,
     Segment,
+    SegmentDots,
     UpdateStep,
     WeightedPlan,
     Window,
@@ -32,7 +33,7 @@ from .dropout import Dropout
 from .inner_product import InnerProduct
 from .lrn import LRN
 from .pooling import Pooling
-from .update import Update
+from .update import Dots, Update
 from .weighted_sum import WeightedSum
 
 
@@ -111,6 +112,9 @@ class NumPyBackend(Backend):
 
     def update(self, rule: str, segments: Sequence[Segment]) -> UpdateStep:
         return Update(self.xp, rule, segments)
+
+    def dots(self, segments: Sequence[Segment]) -> SegmentDots:
+        return Dots(self.xp, segments)
 
     def sum_of_squares(self, values: Array) -> float:
         return float((values.astype(np.float64) ** 2).sum())

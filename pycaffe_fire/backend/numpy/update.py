@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..base import Segment, UpdateStep
+import numpy as np
+
+from ..base import Segment, SegmentDots, UpdateStep
 from ..tensor import Array
 
 
@@ -50,23 +52,49 @@ def adam(
     w -= rate * correction * m / (xp.sqrt(v) + delta)
 
 
+def adamw(
+    xp: Any, w: Array, g: Array, m: Array, v: Array, rate: float, beta1: float, beta2: float,
+    correction: float, delta: float, pull: Array,
+) -> None:  # fmt: skip
+    adam(xp, w, g, m, v, rate, beta1, beta2, correction, delta)
+    w -= rate * pull
+
+
 class Update(UpdateStep):
     """Applies a rule to each segment in turn."""
 
     def __init__(self, xp: Any, rule: str, segments: Sequence[Segment]) -> None:
         self._xp, self._rule, self._segments = xp, RULES[rule], list(segments)
+        self._decoupled = self._rule is adamw
 
     def __call__(
         self, weights: Array, gradients: Array, history: Sequence[Array], rate: float,
-        decay: float, l1: bool, scale: float, numbers: Sequence[float],
+        decay: float, l1: bool, scale: float, numbers: Sequence[float], rates: Array | None = None,
     ) -> None:  # fmt: skip
-        for s in self._segments:
+        for i, s in enumerate(self._segments):
             place = slice(s.start, s.stop)
             w = weights[place]
-            pull = self._xp.sign(w) if l1 else w
-            g = gradients[place] * w.dtype.type(scale) + w.dtype.type(decay * s.decay_mult) * pull
+            pull = w.dtype.type(decay * s.decay_mult) * (self._xp.sign(w) if l1 else w)
+            g = gradients[place] * w.dtype.type(scale)
             slots = [h[place] for h in history]
-            self._rule(self._xp, w, g, *slots, rate * s.lr_mult, *numbers)
+            own = rate * s.lr_mult if rates is None else float(rates[i])
+            if self._decoupled:
+                self._rule(self._xp, w, g, *slots, own, *numbers, pull)
+            else:
+                self._rule(self._xp, w, g + pull, *slots, own, *numbers)
 
 
-RULES: dict[str, Any] = {f.__name__: f for f in (sgd, nesterov, adagrad, rmsprop, adadelta, adam)}
+class Dots(SegmentDots):
+    """One segment after the other."""
+
+    def __init__(self, xp: Any, segments: Sequence[Segment]) -> None:
+        self._xp, self._segments = xp, list(segments)
+
+    def __call__(self, a: Array, b: Array) -> Array:
+        places = [slice(s.start, s.stop) for s in self._segments]
+        return self._xp.stack([(a[p].astype(np.float64) * b[p]).sum() for p in places])
+
+
+RULES: dict[str, Any] = {
+    f.__name__: f for f in (sgd, nesterov, adagrad, rmsprop, adadelta, adam, adamw)
+}

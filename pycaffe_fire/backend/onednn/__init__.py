@@ -17,6 +17,7 @@ from ..base import (
     Plan,
     PoolingPlan,
     Segment,
+    SegmentDots,
     UpdateStep,
     WeightedPlan,
     Window,
@@ -36,7 +37,7 @@ from .library import RELU, Library
 from .lrn import LRN
 from .memory import Descriptor, OneDNNTensor, Program, Workspace
 from .pooling import Pooling
-from .update import Update
+from .update import Dots, Update
 from .weighted_sum import WeightedSum
 
 
@@ -173,6 +174,11 @@ class OneDNNBackend(NumPyBackend):
         if numba is None:
             return super().update(rule, segments)
         return Update(self.threads, rule, segments)
+
+    def dots(self, segments: Sequence[Segment]) -> SegmentDots:
+        if numba is None:
+            return super().dots(segments)
+        return Dots(self.threads, segments)
 
     def sum_of_squares(self, values: Array) -> float:
         if numba is None:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..base import Segment, UpdateStep
+from ..base import Segment, SegmentDots, UpdateStep, pieces
 from ..compiled import use_threads
 from ..kernels import update
 from ..tensor import Array
 
 RULES = {
     name: getattr(update, name)
-    for name in ("sgd", "nesterov", "adagrad", "rmsprop", "adadelta", "adam")
+    for name in ("sgd", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw")
 }
 
 
@@ -22,25 +22,42 @@ class Update(UpdateStep):
 
     def __init__(self, threads: int, rule: str, segments: Sequence[Segment]) -> None:
         self._threads, self._kernel = threads, RULES[rule]
-        blocks = [
-            (start, min(start + update.BLOCK, s.stop), s.lr_mult, s.decay_mult)
-            for s in segments
-            for start in range(s.start, s.stop, update.BLOCK)
-        ]
-        table = np.array(blocks, np.float64).reshape(-1, 4)
-        self._starts, self._stops = table[:, 0].astype(np.int64), table[:, 1].astype(np.int64)
-        self._lr_mults, self._decay_mults = table[:, 2], table[:, 3]
+        self._starts, self._stops, self._owners = _blocks(segments)
+        mults = np.array([(s.lr_mult, s.decay_mult) for s in segments], np.float64).reshape(-1, 2)
+        self._lr_mults, self._decay_mults = mults[self._owners].T
 
     def __call__(
         self, weights: Array, gradients: Array, history: Sequence[Array], rate: float,
-        decay: float, l1: bool, scale: float, numbers: Sequence[float],
+        decay: float, l1: bool, scale: float, numbers: Sequence[float], rates: Array | None = None,
     ) -> None:  # fmt: skip
         use_threads(self._threads)
-        rates = (rate * self._lr_mults).astype(np.float32)
+        own = rate * self._lr_mults if rates is None else rates[self._owners]
         decays = (decay * self._decay_mults).astype(np.float32)
         none = np.zeros_like(decays)
         self._kernel(
-            weights, gradients, *history, self._starts, self._stops, rates,
+            weights, gradients, *history, self._starts, self._stops, own.astype(np.float32),
             *((none, decays) if l1 else (decays, none)), np.float32(scale),
             *map(np.float32, numbers),
         )  # fmt: skip
+
+
+class Dots(SegmentDots):
+    """Every block on its own, then the blocks of a parameter from left to right."""
+
+    def __init__(self, threads: int, segments: Sequence[Segment]) -> None:
+        self._threads = threads
+        self._starts, self._stops, owners = _blocks(segments)
+        self._firsts = np.searchsorted(owners, np.arange(len(segments) + 1))
+        self._sums = np.empty(self._starts.size, np.float64)
+
+    def __call__(self, a: Array, b: Array) -> Array:
+        use_threads(self._threads)
+        update.block_dots(a, b, self._starts, self._stops, self._sums)
+        totals = np.empty(self._firsts.size - 1, np.float64)
+        update.sums_in_order(self._sums, self._firsts, totals)
+        return totals
+
+
+def _blocks(segments: Sequence[Segment]) -> tuple[Array, Array, Array]:
+    starts, stops, owners = np.ascontiguousarray(pieces(segments, update.BLOCK).T)
+    return starts, stops, owners

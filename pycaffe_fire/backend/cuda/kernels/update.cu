@@ -83,3 +83,15 @@ extern "C" __global__ void adam(int n, const double* table, const float* g, floa
     w[i] -= p.rate * correction * m[i] / (sqrtf(v[i]) + delta);
   }
 }
+
+extern "C" __global__ void adamw(int n, const double* table, const float* g, float* w, float* m,
+                                 float* v, double rate, double decay, int l1, float scale,
+                                 float beta1, float beta2, float correction, float delta) {
+  EACH_WEIGHT(i, p, index) {
+    float grad = g[i] * scale;
+    m[i] = beta1 * m[i] + (1 - beta1) * grad;
+    v[i] = beta2 * v[i] + (1 - beta2) * grad * grad;
+    float step = correction * m[i] / (sqrtf(v[i]) + delta);
+    w[i] -= p.rate * (step + regularised(0, w[i], 1, p.decay, l1));
+  }
+}
