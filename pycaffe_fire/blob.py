@@ -93,7 +93,7 @@ class SharedBlob(Blob):
     """
 
     def __init__(self, owner: Blob, shape: Sequence[int], name: str) -> None:
-        self.name, self.backend = name, owner.backend
+        self.name, self.backend, self.owner = name, owner.backend, owner
         self.value, self.gradient = owner.value, owner.gradient
         self._shape = tuple(shape)
 
