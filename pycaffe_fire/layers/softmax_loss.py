@@ -10,12 +10,23 @@ from ..blob import Blob
 from .base import Loss, register_layer
 from .labels import Labels, ignore_label, normalization_mode, normalizer
 
+TINY = np.finfo(np.float32).tiny
+
 
 @register_layer("SoftmaxWithLoss")
 class SoftmaxWithLoss(Loss):
-    """loss = -sum of log softmax(x)[label] / normaliser; a second top holds the softmax."""
+    """loss = -sum of log softmax(x)[label] / normaliser; a second top holds the softmax.
+
+    With loss_param.label_smoothing = e, labels are (1 - e) of one class and e / K of each of all K.
+    """
 
     tops = (1, 2)
+
+    def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        super().setup(bottom, top)
+        self._smoothing = float(self.param.loss_param.label_smoothing)
+        if not 0 <= self._smoothing < 1:
+            self.fail(f"loss_param.label_smoothing must lie in [0, 1), got {self._smoothing:g}")
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().reshape(bottom, top)
@@ -31,7 +42,10 @@ class SoftmaxWithLoss(Loss):
         self._classes, self._valid = read.read(ignore_label(self.param.loss_param))
         prob = self._prob.reshape(read.outer, read.classes, read.inner)
         picked = xp.take_along_axis(prob, self._classes[:, None, :], axis=1)[:, 0, :]
-        losses = -xp.log(xp.maximum(picked, np.finfo(np.float32).tiny))
+        losses = -xp.log(xp.maximum(picked, TINY))
+        if self._smoothing:
+            others = -xp.log(xp.maximum(prob, TINY)).mean(axis=1)
+            losses = (1 - self._smoothing) * losses + self._smoothing * others
         self._normalizer = normalizer(
             self._mode, read.outer, read.inner, self._valid.sum(),
             self.param.loss_param.pre_fixed_normalizer,
@@ -50,7 +64,9 @@ class SoftmaxWithLoss(Loss):
         grad = self._prob.reshape(read.outer, read.classes, read.inner).copy()
         at = self._classes[:, None, :]
         picked = xp.take_along_axis(grad, at, axis=1)
-        xp.put_along_axis(grad, at, picked - 1, axis=1)
+        xp.put_along_axis(grad, at, picked - (1 - self._smoothing), axis=1)
+        if self._smoothing:
+            grad -= self._smoothing / read.classes
         scale = top[0].diff / self._normalizer
         grad *= xp.where(self._valid, scale, 0).astype(grad.dtype)[:, None, :]
         bottom[0].diff[...] = grad.reshape(bottom[0].shape)
