@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from os import PathLike
 
 from .. import schema
 from ..backend.tensor import Array
@@ -20,7 +21,7 @@ REMEDY = (
 )
 
 
-def copy_weights(net: Wiring, paths: Iterable[str], ignore_mismatch: bool) -> None:
+def copy_weights(net: Wiring, paths: Iterable[str | PathLike[str]], ignore_mismatch: bool) -> None:
     """Copy all files that fit, later ones over earlier ones, or nothing if anything does not.
 
     With `ignore_mismatch` blobs that do not fit stay as they are, with a warning.
