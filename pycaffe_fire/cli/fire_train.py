@@ -34,8 +34,8 @@ from ..solver.events import Observer
 from ..solver.health import POLICIES
 from ..solver.large_batch import scale_rate, with_batch
 from ..solver.nets import find_test_nets, find_train_net, with_shuffling, without_data
+from ..solver.shelf import newest_snapshot
 from ..solver.signals import EFFECTS, SignalRequests
-from ..solver.snapshots import newest_snapshot
 from .common import Parser, run, without_flags
 
 log = logging.getLogger("pycaffe_fire")
@@ -116,8 +116,23 @@ def _parser() -> Parser:
     )  # fmt: skip
     flag("--log", action="store_true", help="Caffe's log lines on a terminal, too")
     flag("--times", action="store_true", help="with every display: where time went, on each rank")
+    _add_keeping_flags(parser)
     _add_rank_flags(parser)
     return parser
+
+
+def _add_keeping_flags(parser: Parser) -> None:
+    flag = parser.add_argument
+    flag("--keep", type=_positive, metavar="N", help="keep the last N snapshots, delete older ones")
+    flag(
+        "--keep-best", metavar="METRIC",
+        help="keep a snapshot PREFIX_best of the best test result. METRIC is an output of a test "
+        "net: a loss or error (lowest) or, say, accuracy (highest); min:NAME or max:NAME decide",
+    )  # fmt: skip
+    flag(
+        "--stop-after", type=_positive, metavar="N",
+        help="stop when N tests in a row have not improved --keep-best's METRIC",
+    )  # fmt: skip
 
 
 def _add_rank_flags(parser: Parser) -> None:
@@ -175,6 +190,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _train(options: argparse.Namespace) -> None:
     if options.snapshot and options.weights:
         raise SolverError("give --snapshot to resume or --weights to fine-tune, not both")
+    if options.stop_after and not options.keep_best:
+        raise SolverError("--stop-after needs --keep-best METRIC: which output is to improve?")
     if options.ranks and ranks_started() == 1:
         _launch(options)
     set_policy(options.bad_records)
@@ -242,8 +259,9 @@ def _make_solver(
 ) -> Solver:
     options.threads = options.threads or max(1, available_cores() // ranks.local_size)
     backend = _backend(options, param)
-    if options.snapshot == "auto":
-        options.snapshot = _newest(param.snapshot_prefix)
+    if options.snapshot == "auto":  # rank 0 looks: others might see older files
+        found = _newest(param.snapshot_prefix) if ranks.rank == 0 else None
+        options.snapshot = ranks.broadcast(found)
     recorded = recorded_run(options.snapshot) if options.snapshot else {}
     leaves = options.leaves or recorded.get("leaves") or default_leaves(ranks.size)
     check_leaves(leaves)
@@ -273,6 +291,9 @@ def _make_solver(
         missing = missing_sources(filter_net(net.param) for net in nets)
         lines = advice(missing, f"fire_train --solver {options.solver}") if missing else []
         raise DataError("\n  ".join([str(error), *lines])) from error
+    if options.keep_best:
+        solver.follow(options.keep_best, options.stop_after)
+    solver.snapshots.keep = options.keep
     if options.snapshot:
         log.info("Resuming from %s", options.snapshot)
         solver.restore(options.snapshot)

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from ..backend.base import Backend
-from ..backend.tensor import Array
+from ..backend.tensor import NATIVE, Array
 from ..layers import Context
 from ..net import Net
 from .buckets import Bucket, Exchange, make_buckets
@@ -149,6 +149,14 @@ class Leaves:
         """The gradients have been used; their buffer may serve again."""
         if self.exchange is not None:
             self._spare.append(self.gradients)
+
+    def show_gradients(self) -> None:
+        """Let the net's blobs hold the whole batch's last gradients, as they do with one leaf."""
+        if self.exchange is not None and self._held:
+            gradients: Array = self.gradients
+            self.net.parameters.bind_gradients(gradients / self.count)
+            for p in self.net.parameters.items:
+                p.blob.gradient.fresh = NATIVE
 
     def _buffer(self, net: Net) -> Array:
         """A buffer for one leaf's gradients."""

@@ -1,48 +1,259 @@
-"""Finding the snapshot to go on from: the newest complete one, and why newer ones are not."""
+"""Writing a solver's snapshots, and going on from one as if it had never been stopped."""
 
 from __future__ import annotations
 
-import glob
+import logging
 import os
-import re
-from dataclasses import dataclass, field
+import shutil
+import time
+from collections.abc import Iterator
+from math import prod
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import schema
-from ..errors import FireError
+from ..backend.tensor import Tensor
+from ..errors import SolverError, WeightsError
+from ..layers.feed import Feed
+from ..net import Net
+from ..schema.files import digest, replacing
+from .events import Saved
+from .rates import passed_steps
+from .recorded import Recorded, beside, check_sums, seal, unseal
+from .shelf import Pair, pair, prepare, prune
 
-NAME = re.compile(r"_iter_(\d+)\.solverstate(\.h5)?$")
+if TYPE_CHECKING:
+    from .solver import Solver
+
+log = logging.getLogger("pycaffe_fire")
 
 
-@dataclass
-class Found:
-    """The state to resume from, if any, and the newer ones that cannot be used."""
+class Carried(Protocol):
+    """Something of a solver's that snapshots take along; filed by name in `Solver.carried`."""
 
-    path: str | None = None
-    skipped: list[str] = field(default_factory=list)
+    def state(self) -> Any:
+        """What JSON can hold of it."""
+
+    def restore(self, state: Any) -> None:
+        """Go on from what `state` gave."""
 
 
-def newest_snapshot(prefix: str) -> Found:
-    """The newest state under `prefix` that reads completely and whose weights do."""
-    states = [
-        (int(match.group(1)), path)
-        for path in glob.glob(f"{glob.escape(prefix)}_iter_*.solverstate*")
-        if (match := NAME.search(path))
-    ]
-    found = Found()
-    for _, path in sorted(states, reverse=True):
+class Snapshots:
+    """The snapshots of one solver. Rank 0 writes; every rank restores.
+
+    `last` is the state file written or restored last, `failure` why the last attempt to write one
+    failed, `keep` how many to keep (None: all).
+    """
+
+    def __init__(self, solver: Solver) -> None:
+        self.solver = solver
+        self.keep: int | None = None
+        self.last: str | None = None
+        self.failure: str | None = None
+
+    # Writing.
+
+    @property
+    def _prefix(self) -> str:
+        return str(self.solver.param.snapshot_prefix) or "snapshot"
+
+    def prepare(self) -> None:
+        """Refuse to train where snapshots cannot be written."""
+        p = self.solver.param
+        if self.solver.communicator.rank == 0 and (p.snapshot or p.snapshot_after_train):
+            prepare(self._prefix)
+
+    def write(self, name: str = "") -> bool:
+        """Write PREFIX_iter_N, or under the name given; both files, or neither. It is there then,
+        or an error says why not."""
+        solver = self.solver
+        if solver.communicator.rank:
+            return True
+        hdf5 = solver.param.snapshot_format == schema.SolverParameter.HDF5
+        files = pair(self._prefix, name or f"iter_{solver.iter}", hdf5)
         try:
-            state = schema.read_state(path)
-            if state.learned_net:
-                schema.read_weights(beside(state.learned_net, path))
-        except FireError as error:
-            found.skipped.append(f"skipped {path}: {error}")
-            continue
-        found.path = path
-        break
-    return found
+            os.makedirs(os.path.dirname(files.model) or ".", exist_ok=True)
+        except OSError as error:
+            raise WeightsError(f"{files.model}: its folder cannot be made: {error}") from error
+        self._write(files)
+        self.last, self.failure = files.state, None
+        kind = "HDF5" if hdf5 else "binary proto"
+        solver.tell(Saved(files.model, "weights", kind))
+        solver.tell(Saved(files.state, "state", kind))
+        if self.keep and not name:
+            prune(self._prefix, solver.iter, self.keep)
+        return True
+
+    def _write(self, files: Pair) -> None:
+        """Both files take their names when both are complete, the weights first."""
+        diffs = self.solver.param.snapshot_diff
+        if diffs:
+            self.solver.leaves.show_gradients()
+        with (
+            replacing(files.state, WeightsError) as new_state,
+            replacing(files.model, WeightsError) as new_model,
+        ):
+            self.solver.net.save(os.fspath(new_model), diffs)
+            state = self._state(files.model)
+            state.extra = seal(state, self._record(digest(new_model, WeightsError)))
+            schema.write_state(new_state, state)
+
+    def attempt(self, name: str = "") -> bool:
+        """Write, but let a disk that is full or gone be no reason to stop training.
+
+        Was it written? All ranks know, and call this together.
+        """
+        try:
+            self.write(name)
+        except WeightsError as error:
+            if not isinstance(error.__cause__, OSError):
+                raise
+            self.failure = str(error)
+            log.warning(
+                "Snapshot at iteration %d failed: %s. It needs about %s, %s; older snapshots are "
+                "untouched and training goes on",
+                self.solver.iter, error, _megabytes(self._size()), self._free(),
+            )  # fmt: skip
+        self.last, self.failure = self.solver.communicator.broadcast((self.last, self.failure))
+        return not self.failure
+
+    def check_saved(self) -> None:
+        """At the end of a run: raise if its last snapshot could not be written."""
+        if self.failure:
+            rest = f"the last one written is {self.last}" if self.last else "none was written"
+            raise SolverError(
+                f"iteration {self.solver.iter} could not be saved: {self.failure}. {rest}; a "
+                f"snapshot needs about {_megabytes(self._size())}, {self._free()}"
+            )
+
+    def _size(self) -> int:
+        parameters = self.solver.net.parameters
+        copies = 1 + bool(self.solver.param.snapshot_diff) + len(self.solver.history)
+        return 4 * copies * sum(p.blob.count for p in parameters.items)
+
+    def _free(self) -> str:
+        try:
+            free = shutil.disk_usage(os.path.dirname(self._prefix) or ".").free
+        except OSError:
+            return "and its folder is not there"
+        return f"{_megabytes(free)} are free"
+
+    def _state(self, model: str) -> schema.SolverStateFile:
+        solver = self.solver
+        history = [tensor.host for tensor in self._slots()]
+        step = passed_steps(solver.param, solver.iter)
+        return schema.SolverStateFile(solver.iter, model, history, step)
+
+    def _slots(self) -> list[Tensor]:
+        """The history, slot by slot and parameter by parameter, as Caffe orders it."""
+        parameters = self.solver.net.parameters
+        return [
+            parameters.like(i, slot)
+            for slot in self.solver.history
+            for i in range(len(parameters.items))
+        ]
+
+    def _record(self, weights: str) -> Recorded:
+        solver = self.solver
+        return Recorded(
+            seed=solver.seed,
+            leaves=solver.leaves.count,
+            written=time.time(),
+            weights=weights,
+            data=self._data(),
+            tests=solver.test_steps,
+            tested=solver.tested == solver.iter,
+            losses=list(solver.losses),
+            carried={name: thing.state() for name, thing in solver.carried.items()},
+        )
+
+    def _data(self) -> dict[str, list[int]]:
+        """Where every source stands: its next sample, and how many records it has."""
+        solver = self.solver
+        step = solver.iter * solver.param.iter_size
+        nets = [("train", solver.net, step)]
+        nets += [
+            (f"test {i}", net, at)
+            for i, (net, at) in enumerate(zip(solver.test_nets, solver.test_steps, strict=True))
+        ]
+        return {
+            f"{which} {layer.name}": [at * batch, layer.records]
+            for which, net, at in nets
+            for layer, batch in _feeds(net)
+        }
+
+    # Going on.
+
+    def restore(self, path: str) -> None:
+        """Take over a snapshot, Caffe's or ours; one that cannot be used changes nothing."""
+        solver = self.solver
+        state = schema.read_state(path)
+        recorded = unseal(state, path)
+        slots = self._slots()
+        self._check_history(path, state, slots)
+        check_sums(state, path)
+        if state.learned_net:
+            solver.net.copy_from(beside(state.learned_net, path))
+        for array, tensor in zip(state.history, slots, strict=True):
+            tensor.host[...] = array.reshape(tensor.shape)
+            tensor.sync()
+        solver.iter = state.iter
+        solver.losses.clear()
+        solver.resumed = True
+        if recorded:
+            self._go_on(recorded)
+        else:
+            solver.test_steps = _tests_until(solver.param, state.iter)
+            solver.tested = None
+        self.last = path
+
+    def _check_history(self, path: str, state: schema.SolverStateFile, slots: list[Tensor]) -> None:
+        if len(state.history) != len(slots):
+            raise WeightsError(
+                f"{path}: holds {len(state.history)} history blobs, but solver type "
+                f'"{self.solver.param.type}" on this net needs {len(slots)}; was it '
+                f"written by another solver type or net?"
+            )
+        items = self.solver.net.parameters.items
+        for i, (array, tensor) in enumerate(zip(state.history, slots, strict=True)):
+            if array.size != prod(tensor.shape):
+                raise WeightsError(
+                    f"{path}: history blob {i} has shape {list(array.shape)}, but parameter "
+                    f"{items[i % len(items)].name} has {list(tensor.shape)}"
+                )
+
+    def _go_on(self, recorded: Recorded) -> None:
+        solver = self.solver
+        if len(recorded.tests) == len(solver.test_nets):
+            solver.test_steps = recorded.tests
+        solver.tested = solver.iter if recorded.tested else None
+        solver.losses.extend(recorded.losses)
+        for name, thing in solver.carried.items():
+            if name in recorded.carried:
+                thing.restore(recorded.carried[name])
+        for name, now in self._data().items():
+            then = recorded.data.get(name, now)
+            if now != then:
+                log.warning(
+                    "%s: goes on at sample %d of a source of %d records, but the snapshot's run "
+                    "stood at %d of %d: batch or data have changed, samples repeat or are left out",
+                    name, *now, *then,
+                )  # fmt: skip
 
 
-def beside(model: str, state: str) -> str:
-    """The weights a state names: as named, or next to the state if it was moved."""
-    moved = os.path.join(os.path.dirname(state), os.path.basename(model))
-    return moved if not os.path.exists(model) and os.path.exists(moved) else model
+def _feeds(net: Net) -> Iterator[tuple[Feed, int]]:
+    """A net's data layers with the size of their global batch."""
+    for layer, tops in zip(net.layers, net.tops, strict=True):
+        if isinstance(layer, Feed):
+            yield layer, tops[0].shape[0] * net.context.leaves
+
+
+def _tests_until(param: Any, iteration: int) -> list[int]:
+    """The passes of each test net before an iteration's own test, in a run from the start."""
+    if not param.test_interval or not iteration:
+        return [0] * len(param.test_iter)
+    tests = -(-iteration // param.test_interval) - (not param.test_initialization)
+    return [tests * passes for passes in param.test_iter]
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
-import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from math import prod
 from typing import Any
 
 from .. import schema
 from ..backend.base import Backend, Segment
 from ..backend.tensor import Array
 from ..defaults import default_backend, seed_for
-from ..errors import SolverError, WeightsError
+from ..errors import SolverError
 from ..layers import Context
 from ..layers.feed import Feed
 from ..net import Net, debug
@@ -31,7 +28,6 @@ from .events import (
     Finished,
     NotFinite,
     Observer,
-    Saved,
     Started,
     Tested,
     Testing,
@@ -39,11 +35,12 @@ from .events import (
     Trained,
 )
 from .health import ADVICE, Health
+from .keeping import Best
 from .local_rates import local_rates
 from .nets import FoundNet, find_test_nets, find_train_net, read_param
-from .rates import Plateau, learning_rate, passed_steps
+from .rates import Plateau, learning_rate
 from .rules import RULES
-from .snapshots import beside
+from .snapshots import Carried, Snapshots
 from .timing import Stopwatch
 
 log = logging.getLogger("pycaffe_fire")
@@ -116,10 +113,15 @@ class Solver:
         self._local_rates = local_rates(self.param, self.rule, self.backend, segments)
         self._plateau = Plateau(self.param)
         self.health = Health(self.leaves, on_nan)
-        self._newest_state: str | None = None
         self._stopwatch = Stopwatch(self.leaves)
         self.show_times = False
-        self._losses: deque[float] = deque(maxlen=self.param.average_loss)
+        self.losses: deque[float] = deque(maxlen=self.param.average_loss)
+        self.resumed = False  # the next step goes on in the middle of one
+        self.best: Best | None = None
+        self.tested: int | None = None  # the iteration whose tests are complete
+        self._tests_from: list[int] | None = None  # see test_steps
+        self.carried: dict[str, Carried] = {"plateau": self._plateau}
+        self.snapshots = Snapshots(self)
         for path in self.param.weights:
             self.load_weights(path)
         self._report_memory(share_gradients)
@@ -144,7 +146,7 @@ class Solver:
             )
         learning_rate(p, 0)
 
-    def _tell(self, event: Event) -> None:
+    def tell(self, event: Event) -> None:
         for observer in self.observers:
             observer(event)
 
@@ -154,7 +156,8 @@ class Solver:
         """Train to max_iter, with snapshots and tests at their intervals and at the end."""
         if resume_file:
             self.restore(resume_file)
-        self._tell(
+        self.snapshots.prepare()
+        self.tell(
             Started(
                 self.net.name, self.param, self.iter, self.batch_size, self.leaves.count,
                 self.backend.describe(), self.seed,
@@ -163,19 +166,24 @@ class Solver:
         p = self.param
         while True:
             self.step(p.max_iter - self.iter)
-            if p.snapshot_after_train and not (p.snapshot and self.iter % p.snapshot == 0):
-                self.snapshot()
+            written = p.snapshot and self.iter % p.snapshot == 0 and not self.snapshots.failure
+            if p.snapshot_after_train and not written:
+                self._save(self.snapshots.attempt)
             if self.stopped_early or self.iter >= p.max_iter:
                 break  # else the last snapshot was refused and rolled back
-        if self.stopped_early:
-            self._tell(Finished(self.iter, True))
-            return
+        if not self.stopped_early:
+            self._conclude()
+        self.tell(Finished(self.iter, self.stopped_early))
+        self.snapshots.check_saved()
+
+    def _conclude(self) -> None:
+        """Show and test what the last update made, where that is due."""
+        p = self.param
         if p.display and self.iter % p.display == 0:
             self.net.context.step, self.net.context.leaf = self.iter * p.iter_size, self._first_leaf
-            self._tell(Evaluated(self.iter, self._smooth(self.net.run_forward())))
+            self.tell(Evaluated(self.iter, self._smooth(self.net.run_forward())))
         if p.test_interval and self.iter % p.test_interval == 0:
             self.test_all()
-        self._tell(Finished(self.iter, False))
 
     @property
     def _first_leaf(self) -> int:
@@ -192,11 +200,14 @@ class Solver:
         """Train this many iterations, stopping early only if asked to."""
         stop = self.iter + iterations
         self.stopped_early = False
-        self._losses.clear()
+        if not self.resumed:
+            self.losses.clear()
+            self.tested = None
+        self.resumed = False
         self.net.before_run()
         while self.iter < stop and not self.stopped_early:
             p = self.param
-            if p.test_interval and self.iter % p.test_interval == 0:
+            if p.test_interval and self.iter % p.test_interval == 0 and self.tested != self.iter:
                 if self.iter > 0 or p.test_initialization:
                     self.test_all()
                 if self.stopped_early:
@@ -210,7 +221,7 @@ class Solver:
         asked = self.communicator.gather(self.requested_action().value)
         action = Action.STOP if Action.STOP.value in asked else Action(max(asked))
         if snapshot_due or action is Action.SNAPSHOT:
-            self.snapshot()
+            self._save(self.snapshots.attempt)
         if action is Action.STOP:
             self.stopped_early = True
 
@@ -235,16 +246,16 @@ class Solver:
         self._stopwatch.iteration(computed - began, ended - computed)
         self.communicator.at(f"iteration {self.iter} done", ended - began)
         self.iter += 1
-        self._tell(Trained(self.iter - 1, loss, self.lr, ended - began, display, outputs))
+        self.tell(Trained(self.iter - 1, loss, self.lr, ended - began, display, outputs))
         if display and self.show_times:
-            self._tell(Timed(self.iter - 1, self.communicator.gather(self._stopwatch.take())))
+            self.tell(Timed(self.iter - 1, self.communicator.gather(self._stopwatch.take())))
         return True
 
     def _recover(self, loss: float) -> bool:
         """Do what on_nan says about an iteration that is not sound; True if training goes on."""
         what = self.health.describe(self.iter, loss)
         if self.health.policy == "skip":
-            self._tell(NotFinite(self.iter, what, self.health.skip(what)))
+            self.tell(NotFinite(self.iter, what, self.health.skip(what)))
             return True
         self._roll_back_or_stop(what)
         return False
@@ -252,17 +263,15 @@ class Solver:
     def _roll_back_or_stop(self, what: str) -> None:
         iteration = self.iter
         if self.health.policy != "rollback":
-            self._tell(NotFinite(iteration, what, "stopped"))
+            self.tell(NotFinite(iteration, what, "stopped"))
             raise SolverError(f"{what}. Nothing of it was saved; {ADVICE}, or choose --on-nan")
-        state = self.communicator.broadcast(self._newest_state)
-        done = self.health.roll_back(what, state, self.restore)
-        self._losses.clear()
-        self._tell(NotFinite(iteration, what, done))
+        done = self.health.roll_back(what, self.snapshots.last, self.restore)
+        self.tell(NotFinite(iteration, what, done))
 
     def _smooth(self, loss: float) -> float:
         """The mean of the last average_loss losses."""
-        self._losses.append(loss)
-        return sum(self._losses) / len(self._losses)
+        self.losses.append(loss)
+        return sum(self.losses) / len(self.losses)
 
     def apply_update(self, squares: float | None = None) -> None:
         """Clip, normalise, regularise and update, in one pass over the flat buffers.
@@ -295,13 +304,36 @@ class Solver:
     # Testing.
 
     def test_all(self) -> None:
-        for index in range(len(self.test_nets)):
-            if self.stopped_early:
-                return
-            self.test(index)
+        """Run all test nets; if that is interrupted, it is as if none had been run."""
+        self._tests_from = self.test_steps
+        results: list[list[Output]] = []
+        while len(results) < len(self.test_nets) and not self.stopped_early:
+            results.append(self.test(len(results)))
+        before, self._tests_from = self._tests_from, None
+        if self.stopped_early:
+            self.test_steps = before
+            return
+        self.tested = self.iter
+        if self.best is not None:
+            if self.best.judge(self.iter, results):
+                self._save(lambda: self.snapshots.attempt("best"))
+            if self.best.exhausted:
+                log.info("No better %s in %d tests: stopping", self.best, self.best.tests_since)
+                self.stopped_early = True
 
-    def test(self, index: int) -> None:
-        """Average a test net's outputs over its test_iter passes, shared among the ranks."""
+    @property
+    def test_steps(self) -> list[int]:
+        """How many passes each test net has run, not counting tests that are under way."""
+        return self._tests_from or [net.context.step for net in self.test_nets]
+
+    @test_steps.setter
+    def test_steps(self, steps: Sequence[int]) -> None:
+        for net, step in zip(self.test_nets, steps, strict=True):
+            net.context.step = step
+
+    def test(self, index: int) -> list[Output]:
+        """Average a test net's outputs over its test_iter passes, shared among the ranks; nothing
+        if that was interrupted."""
         net, passes = self.test_nets[index], self.param.test_iter[index]
         first = net.context.step
         found = []
@@ -310,8 +342,8 @@ class Solver:
                 self._obey()
             if self.stopped_early:
                 log.info("Test interrupted.")
-                return
-            self._tell(Testing(self.iter, index, done, passes))
+                return []
+            self.tell(Testing(self.iter, index, done, passes))
             net.context.step = first + done
             found.append((done, [net.run_forward(), *output_values(net)]))
         net.context.step = first + passes
@@ -322,9 +354,8 @@ class Solver:
             Output(name, mean, weight)
             for (name, weight), mean in zip(output_names(net), means, strict=True)
         ]
-        self._tell(
-            Tested(self.iter, index, outputs, loss if self.param.test_compute_loss else None)
-        )
+        self.tell(Tested(self.iter, index, outputs, loss if self.param.test_compute_loss else None))
+        return outputs
 
     # Weights and snapshots.
 
@@ -334,63 +365,25 @@ class Solver:
             self.net.copy_from(path.strip())
 
     def snapshot(self) -> None:
-        """Write weights and state; the state is written last, so a state has its weights."""
-        p = self.param
+        """Write weights and state, completely or not at all."""
+        self._save(self.snapshots.write)
+
+    def _save(self, write: Callable[[], bool]) -> None:
         if not self.health.weights_sound():
             self._roll_back_or_stop(f"iteration {self.iter}: the weights are not finite")
-            return
-        prefix = p.snapshot_prefix or "snapshot"
-        suffix = ".h5" if p.snapshot_format == schema.SolverParameter.HDF5 else ""
-        stem, kind = f"{prefix}_iter_{self.iter}", "HDF5" if suffix else "binary proto"
-        model, state = f"{stem}.caffemodel{suffix}", f"{stem}.solverstate{suffix}"
-        if self.communicator.rank == 0:
-            _make_folder(model)
-            self.net.save(model, p.snapshot_diff)
-            self._tell(Saved(model, "weights", kind))
-            schema.write_state(state, self._state(model))
-            self._tell(Saved(state, "state", kind))
-            self._newest_state = state
-        self.health.saved()
-
-    def _state(self, model: str) -> Any:
-        parameters = self.net.parameters
-        history = [
-            parameters.like(i, slot).host
-            for slot in self.history
-            for i in range(len(parameters.items))
-        ]
-        extra = json.dumps({"leaves": self.leaves.count, "seed": self.seed}).encode()
-        return schema.SolverStateFile(
-            self.iter, model, history, passed_steps(self.param, self.iter), extra
-        )
+        elif write():
+            self.health.saved()
 
     def restore(self, path: str) -> None:
         """Go on from a .solverstate, Caffe's or ours: iteration, history, weights and data."""
-        state = schema.read_state(path)
-        parameters = self.net.parameters
-        count = len(parameters.items)
-        if len(state.history) != count * len(self.history):
-            raise WeightsError(
-                f"{path}: holds {len(state.history)} history blobs, but solver type "
-                f'"{self.param.type}" on this net needs {count * len(self.history)}; was it '
-                f"written by another solver type or net?"
-            )
-        slots = [
-            parameters.like(i, slot) for slot in self.history for i in range(len(parameters.items))
-        ]
-        for i, (array, tensor) in enumerate(zip(state.history, slots, strict=True)):
-            if array.size != prod(tensor.shape):
-                raise WeightsError(
-                    f"{path}: history blob {i} has shape {list(array.shape)}, but parameter "
-                    f"{parameters.items[i % count].name} has {list(tensor.shape)}"
-                )
-        if state.learned_net:
-            self.net.copy_from(beside(state.learned_net, path))
-        for array, tensor in zip(state.history, slots, strict=True):
-            tensor.host[...] = array.reshape(tensor.shape)
-            tensor.sync()
-        self.iter = state.iter
-        self._newest_state = path
+        self.snapshots.restore(path)
+
+    def follow(self, metric: str, patience: int | None = None) -> None:
+        """Keep the weights with the best test output `metric`, as PREFIX_best; stop after
+        `patience` tests without a better one. See Best."""
+        self.best = Best(metric, patience, self.test_nets)
+        self.carried["best"] = self.best
+        log.info("Keeping the snapshot with the %s", self.best)
 
     def facts(self) -> dict[str, str]:
         """What all ranks of a job must have in common, as texts to compare."""
@@ -414,24 +407,3 @@ class Solver:
 
 def _build(found: FoundNet, backend: Backend, context: Context, lender: Net | None) -> Net:
     return Net(found.param, backend=backend, context=context, lender=lender, source=found.path)
-
-
-def recorded_run(path: str) -> dict[str, int]:
-    """Seed and leaves of the run that wrote a .solverstate; empty if it was Caffe."""
-    extra = schema.read_state(path).extra
-    if not extra:
-        return {}
-    try:
-        recorded = json.loads(extra)
-        return {name: int(recorded[name]) for name in ("seed", "leaves")}
-    except (ValueError, KeyError, TypeError):
-        raise WeightsError(
-            f"{path}: what it records about its run is damaged; resume from another snapshot"
-        ) from None
-
-
-def _make_folder(path: str) -> None:
-    try:
-        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    except OSError as error:
-        raise SolverError(f"cannot make the folder of snapshot {path}: {error}") from error
