@@ -106,16 +106,15 @@ def datum_to_array(datum: Any) -> NDArray[Any]:
     An encoded picture is decoded, in Caffe's BGR order (pycaffe fails on those).
     """
     if datum.encoded:
-        return decode_image(datum.data, "the Datum").copy()
+        picture: NDArray[np.uint8] = decode_image(datum.data, "the Datum").copy()
+        return picture
     shape = (datum.channels, datum.height, datum.width)
-    values = (
-        np.frombuffer(datum.data, np.uint8)
-        if len(datum.data)
-        else np.array(datum.float_data, dtype=float)
-    )
+    values: NDArray[Any] = np.array(datum.float_data, dtype=float)
+    if len(datum.data):
+        values = np.frombuffer(datum.data, np.uint8).copy()
     if values.size != np.prod(shape, dtype=np.int64):
         raise InputError(f"the Datum says shape {shape}, but holds {values.size} values")
-    return values.reshape(shape).copy()
+    return values.reshape(shape)
 
 
 # Pictures.
