@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from ..net.summary import NetFacts
 from ..parallel.leaves import Output
+from .profile import LayerTime
 from .timing import Times
 
 
@@ -21,6 +23,10 @@ class Started:
     leaves: int
     backend: str
     seed: int
+    ranks: int = 1
+    communicator: str = ""
+    train: NetFacts | None = None
+    tests: list[NetFacts] = field(default_factory=list)
 
 
 @dataclass
@@ -41,6 +47,14 @@ class Timed:
 
     iteration: int
     ranks: list[Times]
+
+
+@dataclass
+class Profiled:
+    """How long the layers of this rank's first net take, once per run."""
+
+    iteration: int
+    layers: list[LayerTime]
 
 
 @dataclass
@@ -97,5 +111,16 @@ class Finished:
     early: bool
 
 
-Event = Started | Trained | Timed | Testing | Tested | Saved | Evaluated | NotFinite | Finished
+Event = (
+    Started
+    | Trained
+    | Timed
+    | Profiled
+    | Testing
+    | Tested
+    | Saved
+    | Evaluated
+    | NotFinite
+    | Finished
+)
 Observer = Callable[[Event], None]

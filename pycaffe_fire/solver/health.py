@@ -105,6 +105,13 @@ class Health:
         """A new snapshot is there to roll back to."""
         self._rollbacks = 0
 
+    def state(self) -> float:
+        """What snapshots take along."""
+        return self.rate
+
+    def restore(self, state: float) -> None:
+        self.rate = float(state)
+
     def describe(self, iteration: int, loss: Any) -> str:
         """`iteration 7: the loss is nan, first seen in layer "fc6" (InnerProduct), ...`"""
         parts = self._leaves.communicator.gather(trace(self._leaves, iteration))

@@ -19,15 +19,18 @@ from ..layers import Context
 from ..layers.feed import Feed
 from ..net import Net, debug
 from ..net.memory import planned_elements
+from ..net.summary import facts
 from ..parallel.communicator import Communicator, SerialCommunicator
 from ..parallel.leaves import Leaves, Output, output_names, output_values
 from ..version import VERSION
+from .capacity import check_fits, need_of
 from .events import (
     Evaluated,
     Event,
     Finished,
     NotFinite,
     Observer,
+    Profiled,
     Started,
     Tested,
     Testing,
@@ -38,6 +41,7 @@ from .health import ADVICE, Health
 from .keeping import Best
 from .local_rates import local_rates
 from .nets import FoundNet, find_test_nets, find_train_net, read_param
+from .profile import Profiler
 from .rates import Plateau, learning_rate
 from .rules import RULES
 from .snapshots import Carried, Snapshots
@@ -71,12 +75,12 @@ class Solver:
         stages: Iterable[str] = (),
         share_gradients: bool = False,
         on_nan: str = "stop",
+        ignore_mismatch: bool = False,
         observers: Iterable[Observer] = (),
     ) -> None:
         self.param = read_param(param) if isinstance(param, str) else param
         self.observers = list(observers)
         self.iter = 0
-        self.lr = 0.0
         self.requested_action: Callable[[], Action] = lambda: Action.NONE
         self.stopped_early = False
         self._check()
@@ -97,13 +101,18 @@ class Solver:
             self.backend, self.communicator, leaves, self.seed, self.param.iter_size,
         )  # fmt: skip
         self.net = self.leaves.net
-        if share_gradients:
-            for net in self.leaves.nets:
-                net.share_gradients()
         self.test_nets: list[Net] = []
         for found in find_test_nets(self.param):
             log.info("Creating test net (#%d) specified by %s", len(self.test_nets), found.origin)
             self.test_nets.append(_build(found, self.backend, Context(self.seed), self.net))
+        need = need_of(
+            self.net, len(self.leaves.nets), self.test_nets, self.rule.slots, share_gradients
+        )
+        batch = self.batch_size // self.param.iter_size
+        check_fits(need, self.backend, batch, self.communicator.local_size)
+        if share_gradients:
+            for net in self.leaves.nets:
+                net.share_gradients()
         items = self.net.parameters.items
         self.history: list[Array] = [
             self.net.parameters.zeros() for _ in range(self.rule.slots)
@@ -111,19 +120,23 @@ class Solver:
         segments = [Segment(p.start, p.stop, p.lr_mult, p.decay_mult) for p in items]
         self._update = self.backend.update(self.rule.kernel, segments)
         self._local_rates = local_rates(self.param, self.rule, self.backend, segments)
-        self._plateau = Plateau(self.param)
+        self.plateau = Plateau(self.param)
         self.health = Health(self.leaves, on_nan)
         self._stopwatch = Stopwatch(self.leaves)
+        self._profiler: Profiler | None = None
         self.show_times = False
         self.losses: deque[float] = deque(maxlen=self.param.average_loss)
         self.resumed = False  # the next step goes on in the middle of one
         self.best: Best | None = None
         self.tested: int | None = None  # the iteration whose tests are complete
         self._tests_from: list[int] | None = None  # see test_steps
-        self.carried: dict[str, Carried] = {"plateau": self._plateau}
+        self.carried: dict[str, Carried] = {"plateau": self.plateau, "health": self.health}
+        if self._local_rates is not None:
+            self.carried["local rates"] = self._local_rates
         self.snapshots = Snapshots(self)
-        for path in self.param.weights:
-            self.load_weights(path)
+        self._ignore_mismatch = ignore_mismatch
+        if self.param.weights:
+            self.load_weights(",".join(self.param.weights))
         self._report_memory(share_gradients)
         log.info("Solver scaffolding done.")
 
@@ -160,9 +173,11 @@ class Solver:
         self.tell(
             Started(
                 self.net.name, self.param, self.iter, self.batch_size, self.leaves.count,
-                self.backend.describe(), self.seed,
+                self.backend.describe(), self.seed, self.communicator.size,
+                self.communicator.describe(), facts(self.net), [facts(n) for n in self.test_nets],
             )
         )  # fmt: skip
+        self._profiler = Profiler(self.net) if self.observers else None
         p = self.param
         while True:
             self.step(p.max_iter - self.iter)
@@ -233,23 +248,36 @@ class Solver:
             net.debug_info = display and self.param.debug_info and net is self.net
         self.communicator.at(f"iteration {self.iter}")
         self.health.begin()
-        loss, outputs = self.leaves.run(self.iter, collect=display)
+        loss, outputs = self.compute_gradients(display)
         squares = self.health.squares(due=display)
         computed = time.perf_counter()
         if self.health.sound(loss, squares):
-            self._plateau.observe(self.iter, loss)
             loss = self._smooth(loss)
+            self.plateau.observe(self.iter, loss)
             self.apply_update(squares)
         elif not self._recover(loss):
             return False
         ended = time.perf_counter()
         self._stopwatch.iteration(computed - began, ended - computed)
         self.communicator.at(f"iteration {self.iter} done", ended - began)
+        rate = self.lr
         self.iter += 1
-        self.tell(Trained(self.iter - 1, loss, self.lr, ended - began, display, outputs))
+        self.tell(Trained(self.iter - 1, loss, rate, ended - began, display, outputs))
         if display and self.show_times:
             self.tell(Timed(self.iter - 1, self.communicator.gather(self._stopwatch.take())))
+        if self._profiler is not None and (times := self._profiler.iteration()):
+            self._profiler = None
+            self.tell(Profiled(self.iter - 1, times))
         return True
+
+    def compute_gradients(self, collect: bool) -> tuple[float, list[Output]]:
+        """This iteration's gradients over all leaves and ranks; returns loss and outputs."""
+        return self.leaves.run(self.iter, collect)
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of the iteration that is running, or comes next."""
+        return self.health.rate * learning_rate(self.param, self.iter, self.plateau.seen)
 
     def _recover(self, loss: float) -> bool:
         """Do what on_nan says about an iteration that is not sound; True if training goes on."""
@@ -264,7 +292,7 @@ class Solver:
         iteration = self.iter
         if self.health.policy != "rollback":
             self.tell(NotFinite(iteration, what, "stopped"))
-            raise SolverError(f"{what}. Nothing of it was saved; {ADVICE}, or choose --on-nan")
+            raise SolverError(f"{what}. Nothing of it was saved; {ADVICE}, or choose --on-nan skip")
         done = self.health.roll_back(what, self.snapshots.last, self.restore)
         self.tell(NotFinite(iteration, what, done))
 
@@ -279,7 +307,6 @@ class Solver:
         `squares` is the sum of squared gradients, if somebody knows it already.
         """
         p = self.param
-        self.lr = self.health.rate * learning_rate(p, self.iter, self._plateau.seen)
         parameters, gradients = self.net.parameters, self.leaves.gradients
         parameters.settle_weights()
         scale = 1.0 / self.leaves.count
@@ -361,8 +388,8 @@ class Solver:
 
     def load_weights(self, paths: str) -> None:
         """Copy weights by layer name from one or several (comma-separated) files."""
-        for path in paths.split(","):
-            self.net.copy_from(path.strip())
+        files = [path.strip() for path in paths.split(",") if path.strip()]
+        self.net.copy_from(files, self._ignore_mismatch)
 
     def snapshot(self) -> None:
         """Write weights and state, completely or not at all."""

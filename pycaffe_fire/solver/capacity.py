@@ -1,0 +1,135 @@
+"""Does a run fit into memory? What it will take, what there is, and what to change if it does not.
+
+Blobs get their memory when they are first used, so a net whose layers are planned has told its
+sizes before it has taken them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from ..backend.base import Backend
+from ..errors import SolverError
+from ..layers.feed import DEPTH, Feed
+from ..net import Net
+from ..net.memory import planned_elements
+from ..net.summary import BYTES, mebibytes
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class Need:
+    """Bytes that training takes besides its weights, on one rank."""
+
+    blobs: int
+    gradients: int
+    parameters: int  # their gradients and history
+    batches: int
+    tests: int
+
+    @property
+    def total(self) -> int:
+        return sum(getattr(self, f.name) for f in fields(self))
+
+    @property
+    def growing(self) -> int:
+        """The part that grows with the training batch."""
+        return self.blobs + self.gradients + self.batches
+
+    def text(self) -> str:
+        return ", ".join(f"{f.name} {mebibytes(getattr(self, f.name))}" for f in fields(self))
+
+
+def need_of(net: Net, copies: int, tests: Sequence[Net], slots: int, shared: bool) -> Need:
+    """Of a rank with `copies` nets like `net` side by side and `slots` history buffers."""
+    values, gradients = planned_elements(net, shared)
+    # Leaves that wait for their siblings in the tree keep a buffer of gradients each.
+    waiting = len(net.context.own_leaves).bit_length()
+    host = net.backend.on_host  # else batches wait in host memory, not on the device
+    return Need(
+        BYTES * copies * values,
+        BYTES * copies * gradients,
+        BYTES * net.parameters.size * (copies * waiting + slots),
+        copies * _batches(net) if host else 0,
+        sum(BYTES * planned_elements(test, False)[0] + _batches(test) * host for test in tests),
+    )
+
+
+def _batches(net: Net) -> int:
+    """What data layers prepare ahead."""
+    feeds = (i for i, layer in enumerate(net.layers) if isinstance(layer, Feed))
+    return sum(DEPTH * BYTES * blob.count for i in feeds for blob in net.tops[i])
+
+
+def free_bytes(backend: Backend) -> int | None:
+    """Memory of the backend's device that can still be had; None if nobody knows."""
+    if backend.on_host:
+        known = [size for size in (_machine_bytes(), _cgroup_bytes()) if size is not None]
+        return min(known, default=None)
+    backend.activate()
+    free, _ = backend.xp.cuda.Device().mem_info
+    return int(free)
+
+
+def _machine_bytes() -> int | None:
+    for line in _read("/proc/meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            return 1024 * int(line.split()[1])
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def _cgroup_bytes() -> int | None:
+    """What a container or a batch system has set, less what is in use and cannot be dropped."""
+    for folder, limit, used in (
+        (CGROUPS, "memory.max", "memory.current"),
+        (CGROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ):
+        most, now = _read(folder / limit).strip(), _read(folder / used).strip()
+        if most.isdecimal() and now.isdecimal():
+            stat = dict(line.split()[:2] for line in _read(folder / "memory.stat").splitlines())
+            droppable = int(stat.get("file", stat.get("cache", 0)))
+            return max(0, int(most) - int(now) + droppable)
+    return None
+
+
+def _read(path: str | Path) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
+
+
+def check_fits(need: Need, backend: Backend, batch: int, ranks: int) -> None:
+    """Refuse to train what cannot fit; `ranks` ranks share this host's memory."""
+    free = free_bytes(backend)
+    sharing = ranks if backend.on_host else 1
+    if free is None or need.total * sharing <= free:
+        return
+    what = "this machine" if backend.on_host else "the GPU"
+    each = f" for each of {sharing} ranks on this host" if sharing > 1 else ""
+    raise SolverError(
+        f"a batch of {batch} does not fit into memory: training needs another "
+        f"{mebibytes(need.total)}{each} ({need.text()}), but {what} has {mebibytes(free)} free; "
+        f"{_way_out(need, free // sharing, batch)}"
+    )
+
+
+def _way_out(need: Need, free: int, batch: int) -> str:
+    room = free - (need.total - need.growing)
+    if room > 0:
+        for parts in range(2, batch + 1):
+            if batch % parts == 0 and need.growing // parts <= room:
+                return (
+                    f"use batch_size {batch // parts} with iter_size {parts}, which is the same "
+                    f"training, or more hosts"
+                )
+    if need.tests > need.parameters:
+        return "give the test nets a smaller batch_size and a larger test_iter"
+    return "not even one sample fits: use a smaller net, or a larger machine"
