@@ -13,11 +13,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .tensor import NATIVE, Array, Layout, Tensor, aligned
+from .tensor import FLOAT32, NATIVE, Array, Layout, Tensor, aligned
 
 if TYPE_CHECKING:
     from ..blob import Blob
@@ -166,6 +166,7 @@ class Backend(ABC):
     name = "abstract"
     xp: Any = np
     on_host = True  # can others (an MPI library) read and write its arrays?
+    kinds: ClassVar[tuple[str, ...]] = (FLOAT32,)  # ways to store blobs
 
     def __init__(self, threads: int = 1, dtype: Any = np.float32) -> None:
         self.threads = threads
@@ -225,6 +226,13 @@ class Backend(ABC):
     def from_plain(self, tensor: Tensor, source: Array) -> None:
         """Copy a plain array to a tensor's native storage."""
         raise NotImplementedError  # only called for layouts that the backend itself made
+
+    def mark(self) -> int:
+        """A moment before a layer runs, for `settle`."""
+        return 0
+
+    def settle(self, mark: int) -> None:  # noqa: B027
+        """Store what was written into arrays given out since `mark`; they count no longer."""
 
     def memory_report(self, values: int, gradients: int, parameters: int) -> str | None:
         """What a run will take of memory that is scarce, of so many elements each, or None."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .base import Backend
 
 Array = Any  # numpy.ndarray, or cupy.ndarray on the GPU
+FLOAT32 = "float32"
 
 ZERO, NATIVE, PLAIN, BOTH = 0, 1, 2, 3
 _UNHELD = 2  # references to a plain copy that only its tensor knows (and getrefcount's own)
@@ -49,11 +50,13 @@ class Layout:
 
 
 class Tensor:
-    """Storage in some layout, with a plain array on demand.
+    """Storage in some layout, with a plain array on demand; `kind` says how elements are stored.
 
     `fresh` says which copies hold the value; ZERO means "all zeros, whatever the memory holds".
     A plan reads `buffer` after `sync()` and sets `fresh = NATIVE` after writing it.
     """
+
+    kind = FLOAT32
 
     def __init__(self, backend: Backend, shape: Sequence[int]) -> None:
         self.backend = backend
@@ -66,6 +69,14 @@ class Tensor:
     @property
     def shape(self) -> tuple[int, ...]:
         return self.layout.shape
+
+    @property
+    def words(self) -> int:
+        """How many elements of a flat float32 buffer its native storage takes."""
+        return self.layout.elements
+
+    def store_as(self, kind: str) -> None:
+        """Store elements as one of the backend's `kinds`; forgets the value."""
 
     @property
     def array(self) -> Array:

@@ -108,7 +108,7 @@ def arguments(signature: str) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "path"),
     [
-        ("cuda.cublas.sgemmStridedBatched", "blas.sgemmStridedBatched"),
+        ("cuda.cublas.gemmStridedBatchedEx", "blas.gemmStridedBatchedEx"),
         ("cuda.Stream", "cuda.Stream"),
         ("cuda.Event", "cuda.Event"),
         ("cuda.Stream.wait_event", "cuda.Stream.wait_event"),

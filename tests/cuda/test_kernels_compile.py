@@ -7,7 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from nvrtc import CompileError, Compiler, find
 
-from pycaffe_fire.backend.cuda.launch import KERNELS, OPTIONS, files, kernel_names, source_of
+from pycaffe_fire.backend.cuda.launch import (
+    KERNELS,
+    KINDS,
+    OPTIONS,
+    files,
+    kernel_names,
+    source_of,
+)
 
 ARCHITECTURES = (75, 80, 90, 100)
 CUPY_OPTIONS = ("-ftz=true", "--device-as-default-execution-space")
@@ -21,23 +28,22 @@ def compiler() -> Compiler:
     return Compiler(path)
 
 
-def everything() -> str:
+def everything(kind: str) -> str:
     """One source, because starting the compiler takes most of its time."""
     names = [path.name for path in sorted(KERNELS.glob("*.cuh"))] + [f"{f}.cu" for f in files()]
-    names.remove("common.cuh")
-    parts = [(KERNELS / name).read_text() for name in ("common.cuh", *names)]
-    return "".join(
-        f'#line 1 "{name}"\n{part}\n'
-        for name, part in zip(("common.cuh", *names), parts, strict=True)
-    )
+    first = ["common.cuh", "real.cuh"]
+    names = first + [name for name in names if name not in first]
+    parts = [f'#line 1 "{name}"\n{(KERNELS / name).read_text()}\n' for name in names]
+    return f"#define REAL {kind}\n" + "".join(parts)
 
 
-def test_compiles_for_every_generation(compiler: Compiler) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_compiles_for_every_generation(compiler: Compiler, kind: str) -> None:
     known = compiler.architectures()
     wanted = sorted({min(known), *(a for a in ARCHITECTURES if a in known)})
     with ThreadPoolExecutor(2) as pool:
         options = (*OPTIONS, *CUPY_OPTIONS)
-        codes = list(pool.map(lambda a: compiler.compile(everything(), a, options), wanted))
+        codes = list(pool.map(lambda a: compiler.compile(everything(kind), a, options), wanted))
     for code in codes:
         assert code.startswith(b"\x7fELF")
         assert [name for name in kernel_names() if name.encode() not in code] == []

@@ -62,7 +62,7 @@ def test_signatures_are_read_as_the_compiler_reads_them(cuda: Any) -> None:
     }
     for name, (file, parameters) in launch._catalogue().items():
         seen = [code.removeprefix("c") for code in Module(launch.source_of(file))[name].signature]
-        read = ["P" * p.pointer + codes[np.dtype(p.dtype).name] for p in parameters]
+        read = ["P" * p.pointer + codes[np.dtype(p.dtype or np.float32).name] for p in parameters]
         assert read == seen, name
 
 

@@ -29,7 +29,7 @@ from ..base import (
     Window,
 )
 from ..numpy import NumPyBackend
-from ..tensor import NATIVE, Array, Tensor
+from ..tensor import FLOAT32, NATIVE, Array, Tensor
 from . import cudnn as engine
 from .activation import ReLU
 from .add import Sum
@@ -42,7 +42,7 @@ from .device import open_device, probe
 from .dropout import Dropout
 from .inner_product import InnerProduct
 from .later import Later, Scalar
-from .launch import Kernels
+from .launch import KINDS, Kernels, kind_of
 from .lrn import LRN
 from .pooling import Pooling
 from .staging import Staging
@@ -62,6 +62,7 @@ class CudaBackend(NumPyBackend):
 
     name = "cuda"
     on_host = False
+    kinds = tuple(KINDS)
 
     def __init__(self, device: int = 0, cudnn: bool = False) -> None:
         super().__init__(1)
@@ -77,6 +78,7 @@ class CudaBackend(NumPyBackend):
         self._reserved = 0
         self._kept: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
         self._doubts: list[tuple[Array, Callable[[], None]]] = []
+        self.viewed: list[CudaTensor] = []  # of which array code holds float32 arrays
         self.activate()
 
     def another(self, threads: int) -> CudaBackend:
@@ -109,8 +111,7 @@ class CudaBackend(NumPyBackend):
 
     def to_plain(self, tensor: Tensor, out: Array) -> None:
         self.activate()
-        tensor.sync()
-        out.reshape(-1)[...] = source(tensor).get()
+        out.reshape(-1)[...] = self.converted(source(tensor), FLOAT32).get()
         self.confirm()
 
     def from_plain(self, tensor: Tensor, source: Array) -> None:
@@ -118,7 +119,36 @@ class CudaBackend(NumPyBackend):
         tensor.allocate()
         assert tensor.buffer is not None
         flat = np.ascontiguousarray(source, self.dtype).reshape(-1)
-        tensor.buffer[: flat.size].set(flat)
+        if tensor.kind == FLOAT32:
+            tensor.buffer[: flat.size].set(flat)
+        else:
+            self.convert(self.xp.asarray(flat), tensor.buffer[: flat.size])
+
+    def convert(self, given: Array, made: Array) -> None:
+        """Copy flat values to memory that stores them in another way."""
+        before, after = kind_of(given), kind_of(made)
+        if before == FLOAT32:
+            self.kernels["narrow", after](given.size, given, 1.0, made)
+        elif after == FLOAT32:
+            self.kernels["widen", before](given.size, given, 1.0, made)
+        else:
+            self.convert(self.converted(given, FLOAT32), made)
+
+    def converted(self, given: Array, kind: str) -> Array:
+        """Flat values stored as `kind`: a new array, unless they are already."""
+        if kind_of(given) == kind:
+            return given
+        made = self.xp.empty(given.size, KINDS[kind])
+        self.convert(given, made)
+        return made
+
+    def mark(self) -> int:
+        return len(self.viewed)
+
+    def settle(self, mark: int) -> None:
+        for tensor in self.viewed[mark:]:
+            tensor.settle()
+        del self.viewed[mark:]
 
     def face(self, blob: Blob) -> Blob:
         return HostBlob(blob)
@@ -143,9 +173,9 @@ class CudaBackend(NumPyBackend):
         self.activate()
         self._staging.back(pairs)
 
-    def reserve(self, elements: int) -> None:
+    def reserve(self, elements: int, kind: str = FLOAT32) -> None:
         """A plan will want this much scratch memory; all plans share one piece."""
-        self._reserved = max(self._reserved, elements)
+        self._reserved = max(self._reserved, _words(elements, kind))
 
     def memory_report(self, values: int, gradients: int, parameters: int) -> str:
         parts = {
@@ -162,10 +192,11 @@ class CudaBackend(NumPyBackend):
             report += ". This will not fit: use a smaller batch_size, or more processes"
         return report
 
-    def scratch(self, elements: int) -> Array:
-        if self._scratch is None or self._scratch.size < elements:
-            self._scratch = self.empty(max(elements, self._reserved))
-        return self._scratch[:elements]
+    def scratch(self, elements: int, kind: str = FLOAT32) -> Array:
+        words = _words(elements, kind)
+        if self._scratch is None or self._scratch.size < words:
+            self._scratch = self.empty(max(words, self._reserved))
+        return self._scratch[:words].view(KINDS[kind])[:elements]
 
     # Numbers and doubts that wait until somebody looks.
 
@@ -266,14 +297,14 @@ class CudaBackend(NumPyBackend):
         return y
 
     def pack(self, values: Array, kind: str, scale: float = 1.0) -> Array:
-        """A flat float32 buffer, scaled, as the bits of `kind` ("float16" or "bfloat16")."""
-        packed = self.xp.empty(values.size, np.uint16)
-        self.kernels[f"pack_{kind}"](values.size, values, scale, packed)
+        """A flat float32 buffer, scaled, stored as `kind` ("float16" or "bfloat16")."""
+        packed = self.xp.empty(values.size, KINDS[kind])
+        self.kernels["narrow", kind](values.size, values, scale, packed)
         return packed
 
     def unpack(self, packed: Array, kind: str, values: Array, scale: float = 1.0) -> None:
         """The way back, into a flat float32 buffer."""
-        self.kernels[f"unpack_{kind}"](packed.size, packed, scale, values)
+        self.kernels["widen", kind](packed.size, packed, scale, values)
 
     def update(self, rule: str, segments: Sequence[Segment]) -> UpdateStep:
         return Update(self, rule, segments)
@@ -294,6 +325,11 @@ class CudaBackend(NumPyBackend):
 
     def add(self, parts: Sequence[Tensor], total: Tensor) -> Callable[[], None]:
         return Sum(self, parts, total)
+
+
+def _words(elements: int, kind: str) -> int:
+    """How much of a float32 buffer they take."""
+    return -(-elements * np.dtype(KINDS[kind]).itemsize // 4)
 
 
 def _mebibytes(size: int) -> str:

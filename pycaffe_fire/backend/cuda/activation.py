@@ -19,10 +19,12 @@ class ReLU(Plan):
         self.kernels, self.x, self.y, self.slope = backend.kernels, x, y, slope
 
     def forward(self) -> None:
-        x, y = source(self.x.value), target(self.y.value)
-        self.kernels["relu"](x.size, x, self.slope, y)
+        kind = self.y.value.kind
+        x, y = source(self.x.value, kind), target(self.y.value)
+        self.kernels["relu", kind](x.size, x, self.slope, y)
 
     def backward(self) -> None:
-        sign = source((self.y if self.slope >= 0 else self.x).value)
-        dy, dx = source(self.y.gradient), target(self.x.gradient)
-        self.kernels["relu_backward"](dx.size, sign, dy, self.slope, dx)
+        kind = self.x.gradient.kind
+        sign = source((self.y if self.slope >= 0 else self.x).value, kind)
+        dy, dx = source(self.y.gradient, kind), target(self.x.gradient)
+        self.kernels["relu_backward", kind](dx.size, sign, dy, self.slope, dx)

@@ -20,9 +20,10 @@ class Sum:
         self.parts = sorted(parts, key=lambda part: part is not total)
 
     def __call__(self) -> None:
-        arrays = [source(part) for part in self.parts]
+        kind = self.total.kind
+        arrays = [source(part, kind) for part in self.parts]
         total = target(self.total)
         for i, (part, array) in enumerate(zip(self.parts, arrays, strict=True)):
             if i or part is not self.total:
-                kernel = self.kernels["scaled_add" if i else "scaled_copy"]
+                kernel = self.kernels["scaled_add" if i else "scaled_copy", kind]
                 kernel(total.size, array, 1.0, 0, 0.0, total)

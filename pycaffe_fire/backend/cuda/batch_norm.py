@@ -28,29 +28,34 @@ class BatchNorm(NormPlan):
         self._inner = x.count // (self._samples * self._channels)
         self.mean = backend.tensor((self._channels,))
         self.variance = backend.tensor((self._channels,))
-        self._normed = backend.keep(self, x.count)
+        self._normed = backend.tensor((x.count,))
+        self._normed.store_as(y.value.kind)
+        self._normed.bind(backend.keep(self, self._normed.words))
         self._sums = backend.keep(self, 2 * self._channels)
         if relu:
-            backend.reserve(x.count)
+            backend.reserve(x.count, x.gradient.kind)
 
     def forward(self) -> None:
-        x, channels, inner = source(self.x.value), self._channels, self._inner
+        kind, channels, inner = self.y.value.kind, self._channels, self._inner
+        x = source(self.x.value, kind)
         if not self.global_stats:
-            self.kernels["channel_moments"].blocks(
+            self.kernels["channel_moments", kind].blocks(
                 channels, x, self._samples, inner, target(self.mean), target(self.variance)
             )
-        self.kernels["normalize"](
+        self.kernels["normalize", kind](
             x.size, x, source(self.mean), source(self.variance), optional(self.scale),
-            optional(self.shift), channels, inner, self.eps, int(self.relu), self._normed,
-            target(self.y.value),
+            optional(self.shift), channels, inner, self.eps, int(self.relu),
+            target(self._normed), target(self.y.value),
         )  # fmt: skip
 
     def backward(self, data: bool, scale: bool, shift: bool) -> None:
         channels, inner = self._channels, self._inner
-        dy = self._before_relu(source(self.y.gradient))
+        kind = self.x.gradient.kind
+        normed = source(self._normed, kind)
+        dy = self._before_relu(source(self.y.gradient, kind), normed, kind)
         totals, products = self._sums[:channels], self._sums[channels:]
-        self.kernels["channel_products"].blocks(
-            channels, dy, self._normed, self._samples, inner, totals, products
+        self.kernels["channel_products", kind].blocks(
+            channels, dy, normed, self._samples, inner, totals, products
         )
         if shift and self.shift is not None:
             self._add(totals, self.shift)
@@ -59,17 +64,17 @@ class BatchNorm(NormPlan):
         if data:
             count = 0 if self.global_stats else self._samples * inner
             dx = target(self.x.gradient)
-            self.kernels["normalize_backward"](
-                dx.size, dy, self._normed, source(self.variance), optional(self.scale), totals,
+            self.kernels["normalize_backward", kind](
+                dx.size, dy, normed, source(self.variance), optional(self.scale), totals,
                 products, channels, inner, count, self.eps, dx,
             )  # fmt: skip
 
-    def _before_relu(self, dy: Array) -> Array:
+    def _before_relu(self, dy: Array, normed: Array, kind: str) -> Array:
         if not self.relu:
             return dy
-        out = self.backend.scratch(dy.size)
-        self.kernels["through_relu"](
-            dy.size, dy, self._normed, optional(self.scale), optional(self.shift), self._channels,
+        out = self.backend.scratch(dy.size, kind)
+        self.kernels["through_relu", kind](
+            dy.size, dy, normed, optional(self.scale), optional(self.shift), self._channels,
             self._inner, out,
         )  # fmt: skip
         return out

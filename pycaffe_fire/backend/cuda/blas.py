@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import BackendError
-from ..tensor import Array
+from ..tensor import FLOAT32, Array
+from .launch import kind_of
 
 _INT_MAX = 2**31 - 1
 
@@ -26,14 +27,20 @@ class Matrix(NamedTuple):
 
     @property
     def address(self) -> int:
-        return int(self.array.data.ptr) + self.offset * 4
+        return int(self.array.data.ptr) + self.offset * int(self.array.itemsize)
 
 
 class Blas:
-    """sgemm on one device. Scalars are passed by address, so they live as long as this object."""
+    """Products of float32 or 16-bit matrices on one device, always summed in float32.
+
+    Scalars are passed by address, so they live as long as this object.
+    """
 
     def __init__(self, xp: Any) -> None:
         self._library = xp.cuda.cublas
+        run = xp.cuda.runtime
+        types = (run.CUDA_R_32F, run.CUDA_R_16F, run.CUDA_R_16BF)
+        self._types = dict(zip((FLOAT32, "float16", "bfloat16"), types, strict=True))
         self._handle = xp.cuda.device.get_cublas_handle
         self._scalars = {value: np.array(value, np.float32) for value in (0.0, 1.0)}
 
@@ -41,18 +48,26 @@ class Blas:
         self, a: Matrix, b: Matrix, c: Matrix, m: int, n: int, k: int, batch: int = 1,
         keep: float = 0.0,
     ) -> None:  # fmt: skip
-        """c = a b + keep c with a of (m, k), b of (k, n), for each of a batch; keep is 0 or 1."""
-        for matrix in (a, b, c):
-            if matrix.array.dtype != np.float32 or not matrix.array.flags.c_contiguous:
-                raise BackendError("a matrix product needs contiguous float32 arrays")
+        """c = a b + keep c with a of (m, k), b of (k, n), for each of a batch; keep is 0 or 1.
+
+        a and b are stored alike, c like them or as float32.
+        """
+        kinds = [kind_of(matrix.array) for matrix in (a, b, c)]
+        if kinds[0] != kinds[1] or kinds[2] not in (kinds[0], FLOAT32):
+            raise BackendError(f"no matrix product makes {kinds[2]} of {kinds[0]} and {kinds[1]}")
+        if not all(matrix.array.flags.c_contiguous for matrix in (a, b, c)):
+            raise BackendError("a matrix product needs contiguous arrays")
         if max(m, n, k, a.row, b.row, c.row, batch) > _INT_MAX:
             raise BackendError(f"a matrix product of {m} x {k} x {n} is too large for cuBLAS")
         lib = self._library
         # cuBLAS thinks in columns: it sees our matrices turned, so b goes first.
-        lib.sgemmStridedBatched(
+        types = [self._types[kind] for kind in kinds]
+        lib.gemmStridedBatchedEx(
             self._handle(), _operation(lib, b), _operation(lib, a), n, m, k,
-            self._scalars[1.0].ctypes.data, b.address, b.row, b.stride, a.address, a.row, a.stride,
-            self._scalars[keep].ctypes.data, c.address, c.row, c.stride, batch,
+            self._scalars[1.0].ctypes.data, b.address, types[1], b.row, b.stride,
+            a.address, types[0], a.row, a.stride,
+            self._scalars[keep].ctypes.data, c.address, types[2], c.row, c.stride, batch,
+            lib.CUBLAS_COMPUTE_32F, lib.CUBLAS_GEMM_DEFAULT,
         )  # fmt: skip
 
 

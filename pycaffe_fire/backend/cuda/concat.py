@@ -22,14 +22,14 @@ class Concat(JoinPlan):
         self._row = prod(y.shape[axis:])
 
     def forward(self, activate: bool = True) -> None:
-        y = target(self.y.value)
+        kind, y = self.y.value.kind, target(self.y.value)
         for x, row, first in zip(self.xs, self._rows, self._firsts, strict=True):
-            part = source(x.value)
-            self.kernels["copy_part"](part.size, part, row, 0, row, self._row, first, y)
+            part = source(x.value, kind)
+            self.kernels["copy_part", kind](part.size, part, row, 0, row, self._row, first, y)
 
     def backward(self, wanted: Sequence[bool]) -> None:
-        dy = source(self.y.gradient)
         for x, row, first, want in zip(self.xs, self._rows, self._firsts, wanted, strict=True):
             if want:
-                part = target(x.gradient)
-                self.kernels["copy_part"](part.size, dy, self._row, first, row, row, 0, part)
+                kind = x.gradient.kind
+                dy, part = source(self.y.gradient, kind), target(x.gradient)
+                self.kernels["copy_part", kind](part.size, dy, self._row, first, row, row, 0, part)

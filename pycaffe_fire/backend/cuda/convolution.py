@@ -11,6 +11,7 @@ from ..base import WeightedPlan, Window
 from ..tensor import Array
 from .blas import Matrix
 from .geometry import AXES, geometry, pointwise
+from .launch import kind_of
 from .tensor import accumulator, optional, source, target
 
 if TYPE_CHECKING:
@@ -56,10 +57,12 @@ class Convolution(WeightedPlan):
         per_image = (self._patch_rows + self._maps) * self._windows
         self._chunk = max(1, min(self._samples, PATCH_ELEMENTS // per_image))
         if self.makes_patches and not self._depthwise:
-            backend.reserve(self._chunk * per_image)
+            for tensor in (y.value, y.gradient, x.gradient):
+                backend.reserve(self._chunk * per_image, tensor.kind)
 
     def forward(self, activate: bool = True) -> None:
-        x, w, y = source(self.x.value), source(self.w.value), target(self.y.value)
+        kind = self.y.value.kind
+        x, w, y = source(self.x.value, kind), self._weights(kind), target(self.y.value)
         if self.transposed:
             self._raise(x, w, y)
         else:
@@ -68,28 +71,33 @@ class Convolution(WeightedPlan):
         if self.b is not None or relu:
             channels = self._channels if self.transposed else self._maps
             inner = self._pixels if self.transposed else self._windows
-            self.kernels["bias_relu"](
+            self.kernels["bias_relu", kind](
                 y.size, optional(self.b), channels, inner, int(relu), self.relu or 0.0, y
             )
 
     def backward(self, data: bool, weights: bool, bias: bool) -> None:
-        dy = source(self.y.gradient)
+        kind, dy = self.y.gradient.kind, source(self.y.gradient)
         if bias and self.b is not None:
             channels = self._channels if self.transposed else self._maps
             inner = self._pixels if self.transposed else self._windows
             db, keep = accumulator(self.b.gradient)
-            self.kernels["channel_sums"].blocks(channels, dy, self._samples, inner, keep, db)
+            self.kernels["channel_sums", kind].blocks(channels, dy, self._samples, inner, keep, db)
         if weights:
-            x = source(self.x.value)
+            x = source(self.x.value, kind)
             dw, keep = accumulator(self.w.gradient)
             images, maps = (dy, x) if self.transposed else (x, dy)
             self._correlate(images, maps, dw, keep)
         if data:
-            w, dx = source(self.w.value), target(self.x.gradient)
+            kind = self.x.gradient.kind
+            dy, w, dx = source(self.y.gradient, kind), self._weights(kind), target(self.x.gradient)
             if self.transposed:
                 self._lower(dy, w, dx)
             else:
                 self._raise(dy, w, dx)
+
+    def _weights(self, kind: str) -> Array:
+        """As products take them; the depthwise kernels take them as they are."""
+        return source(self.w.value, None if self._depthwise else kind)
 
     # Pieces of the batch.
 
@@ -103,20 +111,21 @@ class Convolution(WeightedPlan):
         each = values.size // self._samples
         return values[first * each : (first + count) * each]
 
-    def _patches(self, count: int) -> Array:
-        return self.backend.scratch(count * self._patch_rows * self._windows)
+    def _patches(self, count: int, kind: str) -> Array:
+        return self.backend.scratch(count * self._patch_rows * self._windows, kind)
 
     # The three products. Within a group: (maps, rows) weights, (rows, windows) patches.
 
     def _lower(self, images: Array, w: Array, maps: Array) -> None:
         if self._depthwise:
-            self.kernels["depthwise_lower"](maps.size, images, w, self._geometry, maps)
+            kernel = self.kernels["depthwise_lower", kind_of(maps)]
+            kernel(maps.size, images, w, self._geometry, maps)
             return
         if self._direct:
             self._lower_patches(images, w, maps, self._samples)
             return
         for first, count in self._chunks():
-            patches = self._patches(count)
+            patches = self._patches(count, kind_of(images))
             self._gather(self._part(images, first, count), count, patches, by_row=False)
             self._lower_patches(patches, w, self._part(maps, first, count), count)
 
@@ -133,15 +142,17 @@ class Convolution(WeightedPlan):
 
     def _raise(self, maps: Array, w: Array, images: Array) -> None:
         if self._depthwise:
-            self.kernels["depthwise_raise"](images.size, maps, w, self._geometry, images)
+            kernel = self.kernels["depthwise_raise", kind_of(images)]
+            kernel(images.size, maps, w, self._geometry, images)
             return
         if self._direct:
             self._raise_patches(maps, w, images, self._samples)
             return
         for first, count in self._chunks():
-            patches, part = self._patches(count), self._part(images, first, count)
+            kind = kind_of(images)
+            patches, part = self._patches(count, kind), self._part(images, first, count)
             self._raise_patches(self._part(maps, first, count), w, patches, count)
-            self.kernels["col2im"](part.size, patches, self._geometry, part)
+            self.kernels["col2im", kind](part.size, patches, self._geometry, part)
 
     def _raise_patches(self, maps: Array, w: Array, patches: Array, count: int) -> None:
         """patches = w^T maps, one batch per group."""
@@ -156,19 +167,20 @@ class Convolution(WeightedPlan):
 
     def _correlate(self, images: Array, maps: Array, dw: Array, keep: float) -> None:
         """dw = keep dw + maps patches^T, summed over all images of a chunk in one product."""
+        kind = kind_of(maps)
         if self._depthwise:
-            self.kernels["depthwise_correlate"].blocks(
+            self.kernels["depthwise_correlate", kind].blocks(
                 dw.size, images, maps, self._geometry, self._samples, keep, dw
             )
             return
         m, rows, windows = self._sizes
         for first, count in self._chunks():
             length = count * windows
-            both = self.backend.scratch((self._patch_rows + self._maps) * length)
+            both = self.backend.scratch((self._patch_rows + self._maps) * length, kind)
             patches, turned = both[: self._patch_rows * length], both[self._patch_rows * length :]
             self._gather(self._part(images, first, count), count, patches, by_row=True)
             part = self._part(maps, first, count)
-            self.kernels["im2col"](part.size, part, self._identity, length, windows, turned)
+            self.kernels["im2col", kind](part.size, part, self._identity, length, windows, turned)
             self.blas.product(
                 Matrix(turned, length, stride=m * length),
                 Matrix(patches, length, stride=rows * length, turned=True),
@@ -182,7 +194,8 @@ class Convolution(WeightedPlan):
         row = count * self._windows if by_row else self._windows
         image = self._windows if by_row else self._patch_rows * self._windows
         threads = count * self._channels * self._windows
-        self.kernels["im2col"](threads, images, self._geometry, row, image, patches)
+        kernel = self.kernels["im2col", kind_of(images)]
+        kernel(threads, images, self._geometry, row, image, patches)
 
     @property
     def _sizes(self) -> tuple[int, int, int]:

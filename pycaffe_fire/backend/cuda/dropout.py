@@ -31,9 +31,9 @@ class Dropout(MaskedPlan):
         draw = self._draw
         if draw is None:
             raise BackendError("dropout: backward before any forward pass has drawn a mask")
-        x, y = source(given), target(made)
+        x, y = source(given, made.kind), target(made)
         per_sample = x.size // max(self.x.num, 1)
-        self.kernels["dropout"](
+        self.kernels["dropout", made.kind](
             x.size, x, per_sample, draw.key, draw.step, draw.first_sample, self.ratio, self.scale,
             y,
         )  # fmt: skip

@@ -30,30 +30,33 @@ class InnerProduct(WeightedPlan):
 
     def forward(self, activate: bool = True) -> None:
         rows, inputs, outputs = self._rows, self._inputs, self._outputs
-        x, y = Matrix(source(self.x.value), inputs), Matrix(target(self.y.value), outputs)
-        self.blas.product(x, self._weights(turned=True), y, rows, outputs, inputs)
+        kind = self.y.value.kind
+        x, y = Matrix(source(self.x.value, kind), inputs), Matrix(target(self.y.value), outputs)
+        self.blas.product(x, self._weights(kind, turned=True), y, rows, outputs, inputs)
         relu = activate and self.relu is not None
         if self.b is not None or relu:
-            self.kernels["bias_relu"](
+            self.kernels["bias_relu", kind](
                 y.array.size, optional(self.b), outputs, 1, int(relu), self.relu or 0.0, y.array
             )
 
     def backward(self, data: bool, weights: bool, bias: bool) -> None:
         rows, inputs, outputs = self._rows, self._inputs, self._outputs
-        dy = Matrix(source(self.y.gradient), outputs)
         if weights:
-            self._backward_weights(dy.array)
+            self._backward_weights(source(self.y.gradient))
         if bias and self.b is not None:
             db, keep = accumulator(self.b.gradient)
-            self.kernels["channel_sums"].blocks(outputs, dy.array, rows, 1, keep, db)
+            sums = self.kernels["channel_sums", self.y.gradient.kind]
+            sums.blocks(outputs, source(self.y.gradient), rows, 1, keep, db)
         if data:
+            kind = self.x.gradient.kind
+            dy = Matrix(source(self.y.gradient, kind), outputs)
             dx = Matrix(target(self.x.gradient), inputs)
-            self.blas.product(dy, self._weights(turned=False), dx, rows, inputs, outputs)
+            self.blas.product(dy, self._weights(kind, turned=False), dx, rows, inputs, outputs)
 
     def _backward_weights(self, dy: Array) -> None:
         rows, inputs, outputs = self._rows, self._inputs, self._outputs
         dw, keep = accumulator(self.w.gradient)
-        x = source(self.x.value)
+        x = source(self.x.value, self.y.gradient.kind)
         if self.transpose:
             left, right = Matrix(x, inputs, turned=True), Matrix(dy, outputs)
             self.blas.product(left, right, Matrix(dw, outputs), inputs, outputs, rows, keep=keep)
@@ -61,9 +64,9 @@ class InnerProduct(WeightedPlan):
             left, right = Matrix(dy, outputs, turned=True), Matrix(x, inputs)
             self.blas.product(left, right, Matrix(dw, inputs), outputs, inputs, rows, keep=keep)
 
-    def _weights(self, turned: bool) -> Matrix:
+    def _weights(self, kind: str, turned: bool) -> Matrix:
         """As (outputs, inputs), or turned; the blob may have them the other way round."""
-        w = source(self.w.value)
+        w = source(self.w.value, kind)
         if self.transpose:
             return Matrix(w, self._outputs, turned=not turned)
         return Matrix(w, self._inputs, turned=turned)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import BackendError
-from ..tensor import Array
+from ..tensor import FLOAT32, Array
 
 KERNELS = Path(__file__).parent / "kernels"
 THREADS = 256
@@ -36,7 +36,12 @@ HEADERS = {
 
 _KERNEL = re.compile(r"__global__ void (\w+)\(([^)]*)\)")
 _NULL = np.uint64(0)
+
+# How blobs may be stored: the type that kernels call `real`, and the arrays that hold it.
+KINDS: dict[str, Any] = {FLOAT32: np.float32, "float16": np.float16, "bfloat16": np.uint16}
+
 _TYPES = {
+    "real": None,  # whatever the launch is for
     "float": np.float32,
     "double": np.float64,
     "int": np.int32,
@@ -47,17 +52,23 @@ _TYPES = {
 
 
 class Parameter(NamedTuple):
-    """One parameter of a kernel: a pointer to `dtype` or a value of it."""
+    """One parameter of a kernel: a pointer to `dtype` (None: the stored type) or a value of it."""
 
     name: str
     dtype: Any
     pointer: bool
 
 
-def source_of(file: str) -> str:
-    """The whole source of a kernel file, as a compiler sees it."""
-    names = [f"{header}.cuh" for header in ("common", *HEADERS.get(file, ()))]
-    return "\n".join((KERNELS / name).read_text() for name in (*names, f"{file}.cu"))
+def source_of(file: str, kind: str = FLOAT32) -> str:
+    """The whole source of a kernel file, as a compiler sees it, for values stored as `kind`."""
+    names = [f"{header}.cuh" for header in ("common", "real", *HEADERS.get(file, ()))]
+    parts = [(KERNELS / name).read_text() for name in (*names, f"{file}.cu")]
+    return "\n".join([f"#define REAL {kind}", *parts])
+
+
+def kind_of(array: Array) -> str:
+    """How the values of a device array are stored."""
+    return next(kind for kind, dtype in KINDS.items() if array.dtype == dtype)
 
 
 @cache
@@ -88,8 +99,13 @@ def _parameter(text: str) -> Parameter:
 class Kernel:
     """One kernel, ready to launch on the current stream."""
 
-    def __init__(self, xp: Any, module: Any, name: str, parameters: Sequence[Parameter]) -> None:
-        self.name, self._parameters = name, tuple(parameters)
+    def __init__(
+        self, xp: Any, module: Any, name: str, parameters: Sequence[Parameter], kind: str
+    ) -> None:
+        self.name = name
+        self._parameters = tuple(
+            p if p.dtype is not None else p._replace(dtype=KINDS[kind]) for p in parameters
+        )
         self._array = xp.ndarray
         self._function = module.get_function(name)
 
@@ -146,17 +162,21 @@ class Kernel:
 
 
 class Kernels:
-    """All kernels on one device; a file is compiled when its first kernel is asked for."""
+    """All kernels on one device, as `kernels[name]` or, for blobs stored otherwise than as
+    float32, `kernels[name, kind]`; a file is compiled when its first kernel is asked for."""
 
     def __init__(self, xp: Any) -> None:
         self._xp = xp
-        self._modules: dict[str, Any] = {}
-        self._kernels: dict[str, Kernel] = {}
+        self._modules: dict[tuple[str, str], Any] = {}
+        self._kernels: dict[tuple[str, str], Kernel] = {}
 
-    def __getitem__(self, name: str) -> Kernel:
-        if name not in self._kernels:
+    def __getitem__(self, key: str | tuple[str, str]) -> Kernel:
+        name, kind = (key, FLOAT32) if isinstance(key, str) else key
+        if (name, kind) not in self._kernels:
             file, parameters = _catalogue()[name]
-            if file not in self._modules:
-                self._modules[file] = self._xp.RawModule(code=source_of(file), options=OPTIONS)
-            self._kernels[name] = Kernel(self._xp, self._modules[file], name, parameters)
-        return self._kernels[name]
+            if (file, kind) not in self._modules:
+                code = source_of(file, kind)
+                self._modules[file, kind] = self._xp.RawModule(code=code, options=OPTIONS)
+            module = self._modules[file, kind]
+            self._kernels[name, kind] = Kernel(self._xp, module, name, parameters, kind)
+        return self._kernels[name, kind]

@@ -38,13 +38,18 @@ class LRN(Plan):
         backend.reserve(x.count)
 
     def forward(self) -> None:
-        x, y = source(self.x.value), target(self.y.value)
-        self.kernels["lrn"](x.size, x, self._box, self.factor, self.beta, self.k, self._scale, y)
+        kind = self.y.value.kind
+        x, y = source(self.x.value, kind), target(self.y.value)
+        self.kernels["lrn", kind](
+            x.size, x, self._box, self.factor, self.beta, self.k, self._scale, y
+        )
 
     def backward(self) -> None:
-        x, dy, dx = source(self.x.value), source(self.y.gradient), target(self.x.gradient)
+        kind = self.x.gradient.kind
+        x, dy = source(self.x.value, kind), source(self.y.gradient, kind)
+        dx = target(self.x.gradient)
         ratio = self.backend.scratch(x.size)
-        self.kernels["lrn_ratio"](x.size, x, dy, self._scale, self.beta, ratio)
-        self.kernels["lrn_backward"](
+        self.kernels["lrn_ratio", kind](x.size, x, dy, self._scale, self.beta, ratio)
+        self.kernels["lrn_backward", kind](
             x.size, x, dy, self._scale, ratio, self._box, self.factor, self.beta, dx
         )

@@ -29,18 +29,20 @@ class Pooling(PoolingPlan):
         self._mask = backend.keep(self, size, np.int32)
 
     def forward(self) -> None:
-        x, y = source(self.x.value), target(self.y.value)
+        kind = self.y.value.kind
+        x, y = source(self.x.value, kind), target(self.y.value)
         if self.method == "MAX":
-            self.kernels["max_pool"](y.size, x, self._geometry, y, self._mask)
+            self.kernels["max_pool", kind](y.size, x, self._geometry, y, self._mask)
         else:
-            self.kernels["average_pool"](y.size, x, self._geometry, y)
+            self.kernels["average_pool", kind](y.size, x, self._geometry, y)
 
     def backward(self) -> None:
-        dy, dx = source(self.y.gradient), target(self.x.gradient)
+        kind = self.x.gradient.kind
+        dy, dx = source(self.y.gradient, kind), target(self.x.gradient)
         if self.method == "MAX":
-            self.kernels["max_pool_backward"](dx.size, dy, self._mask, self._geometry, dx)
+            self.kernels["max_pool_backward", kind](dx.size, dy, self._mask, self._geometry, dx)
         else:
-            self.kernels["average_pool_backward"](dx.size, dy, self._geometry, dx)
+            self.kernels["average_pool_backward", kind](dx.size, dy, self._geometry, dx)
 
     @property
     def mask(self) -> Array:

@@ -2,26 +2,108 @@
 
 The states of a tensor serve once more: NATIVE is the device's copy, PLAIN the host's. Layers see
 device arrays; `host` hands out a NumPy array that may be written in place, as pycaffe's users do.
+
+A tensor may be stored in 16 bits. Kernels read it as it is, or as another type through a copy that
+is kept and made anew when the value has changed: so weights have a 16-bit copy beside them. Array
+code gets a float32 array, which is stored again when its layer has run (Backend.settle).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...blob import Blob
-from ..tensor import NATIVE, PLAIN, ZERO, Array, Tensor
+from ..tensor import FLOAT32, NATIVE, PLAIN, ZERO, Array, Tensor
+from .launch import KINDS
+
+if TYPE_CHECKING:
+    from . import CudaBackend
 
 
 class CudaTensor(Tensor):
     """Plain layout only."""
 
+    backend: CudaBackend
+
+    def __init__(self, backend: CudaBackend, shape: Sequence[int]) -> None:
+        self._view: Array | None = None  # given to array code, and the value while it is there
+        self._copies: dict[str, Array] = {}
+        self._valid: set[str] = set()  # kinds of copies that hold the value
+        super().__init__(backend, shape)
+
+    @property
+    def fresh(self) -> int:
+        return self._fresh
+
+    @fresh.setter
+    def fresh(self, state: int) -> None:
+        """Whoever says where the value is has changed it."""
+        self._fresh = state
+        self._valid.clear()
+        self._view = None
+
+    @property
+    def words(self) -> int:
+        return -(-self.layout.elements * np.dtype(KINDS[self.kind]).itemsize // 4)
+
+    def store_as(self, kind: str) -> None:
+        if kind != self.kind:
+            self.kind = kind
+            self.bind(None)
+            self.clear()
+
+    def allocate(self) -> None:
+        if self.buffer is None:
+            self.bind(self.backend.xp.empty(self.layout.elements, KINDS[self.kind]))
+
+    def bind(self, buffer: Array | None) -> None:
+        """A float32 buffer of at least `words` elements will do for any kind."""
+        if buffer is not None and buffer.dtype != KINDS[self.kind]:
+            buffer = buffer.view(KINDS[self.kind])
+        super().bind(buffer)
+
+    def sync(self) -> None:
+        self.settle()
+        super().sync()
+
     @property
     def array(self) -> Array:
-        device = super().array
-        self.fresh = NATIVE  # the caller may write to it, so a host copy counts no longer
-        return device
+        if self.kind == FLOAT32:
+            device = super().array
+            self.fresh = NATIVE  # the caller may write to it, so a host copy counts no longer
+            return device
+        if self._view is None:
+            view = self.backend.converted(source(self), FLOAT32)
+            self.fresh = NATIVE
+            self._view = view
+            self.backend.viewed.append(self)
+        return self._view.reshape(self.shape)
+
+    def settle(self) -> None:
+        """Store what array code has made of the value; its array counts no longer."""
+        if self._view is not None:
+            view, self._view = self._view, None
+            assert self.buffer is not None
+            self.backend.convert(view, self.buffer[: view.size])
+
+    def read_as(self, kind: str) -> Array:
+        """The value in flat memory, stored as `kind`."""
+        self.sync()
+        assert self.buffer is not None
+        elements = self.layout.elements
+        native = self.buffer[:elements]
+        if kind == self.kind:
+            return native
+        if kind not in self._copies or self._copies[kind].size < elements:
+            self._copies[kind] = self.backend.keep(self, elements, KINDS[kind])
+        copy = self._copies[kind][:elements]
+        if kind not in self._valid:
+            self.backend.convert(native, copy)
+            self._valid.add(kind)
+        return copy
 
     @property
     def host(self) -> Array:
@@ -61,11 +143,10 @@ class HostBlob(Blob):
         self._blob.reshape(*shape)
 
 
-def source(tensor: Tensor) -> Array:
-    """Its flat device memory, to read."""
-    tensor.sync()
-    assert tensor.buffer is not None
-    return tensor.buffer[: tensor.layout.elements]
+def source(tensor: Tensor, kind: str | None = None) -> Array:
+    """Its flat device memory, to read: as it is stored, or as `kind`."""
+    assert isinstance(tensor, CudaTensor)
+    return tensor.read_as(kind or tensor.kind)
 
 
 def target(tensor: Tensor) -> Array:

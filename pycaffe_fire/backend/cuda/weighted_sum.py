@@ -25,14 +25,15 @@ class WeightedSum(JoinPlan):
 
     def forward(self, activate: bool = True) -> None:
         relu = activate and self.relu is not None
-        y, last = target(self.y.value), len(self.xs) - 1
+        kind, y, last = self.y.value.kind, target(self.y.value), len(self.xs) - 1
         for i, (x, factor) in enumerate(zip(self.xs, self.coefficients, strict=True)):
-            kernel = self.kernels["scaled_add" if i else "scaled_copy"]
-            kernel(y.size, source(x.value), factor, int(relu and i == last), self.relu or 0.0, y)
+            kernel = self.kernels["scaled_add" if i else "scaled_copy", kind]
+            part, last_one = source(x.value, kind), int(relu and i == last)
+            kernel(y.size, part, factor, last_one, self.relu or 0.0, y)
 
     def backward(self, wanted: Sequence[bool]) -> None:
-        dy = source(self.y.gradient)
         for i, (x, factor) in enumerate(zip(self.xs, self.coefficients, strict=True)):
             if wanted[i]:
-                dx = target(x.gradient)
-                self.kernels["scaled_copy"](dx.size, dy, factor, 0, 0.0, dx)
+                kind = x.gradient.kind
+                dy, dx = source(self.y.gradient, kind), target(x.gradient)
+                self.kernels["scaled_copy", kind](dx.size, dy, factor, 0, 0.0, dx)

@@ -10,32 +10,55 @@ import numpy as np
 from . import cuda
 
 CUBLAS_OP_N, CUBLAS_OP_T = 0, 1
+CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT = 68, -1
+KINDS = {0: np.dtype(np.float32), 2: np.dtype(np.float16), 14: np.dtype(np.uint16)}
 
 
 def _scalar(address: int) -> float:
     return float(ctypes.c_float.from_address(address).value)
 
 
-def _matrix(address: int, rows: int, columns: int, leading: int) -> Any:
-    """A column-major (rows, columns) view of memory."""
+def _matrix(address: int, kind: int, rows: int, columns: int, leading: int) -> Any:
+    """A column-major (rows, columns) view of memory; bfloat16 as its bits."""
     if leading < rows:
         raise RuntimeError(f"CUBLAS_STATUS_INVALID_VALUE: leading dimension {leading} < {rows}")
     size = leading * (columns - 1) + rows
-    flat = np.ctypeslib.as_array((ctypes.c_float * size).from_address(address))
-    return np.lib.stride_tricks.as_strided(flat, (rows, columns), (4, 4 * leading))
+    bytes_each = KINDS[kind].itemsize
+    raw = (ctypes.c_ubyte * (size * bytes_each)).from_address(address)
+    flat = np.frombuffer(raw, KINDS[kind])
+    return np.lib.stride_tricks.as_strided(
+        flat, (rows, columns), (bytes_each, bytes_each * leading)
+    )
 
 
-def sgemmStridedBatched(
-    handle: int, transa: int, transb: int, m: int, n: int, k: int, alpha: int, A: int, lda: int,
-    strideA: int, B: int, ldb: int, strideB: int, beta: int, C: int, ldc: int, strideC: int,
-    batchCount: int,
+def _read(matrix: Any) -> Any:
+    if matrix.dtype == np.uint16:
+        return (matrix.astype(np.uint32) << 16).view(np.float32)
+    return matrix.astype(np.float32, copy=False)
+
+
+def _write(matrix: Any, values: Any) -> None:
+    if matrix.dtype == np.uint16:
+        bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+        matrix[...] = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+    else:
+        matrix[...] = values
+
+
+def gemmStridedBatchedEx(
+    handle: int, transa: int, transb: int, m: int, n: int, k: int, alpha: int, A: int, Atype: int,
+    lda: int, strideA: int, B: int, Btype: int, ldb: int, strideB: int, beta: int, C: int,
+    Ctype: int, ldc: int, strideC: int, batchCount: int, computeType: int, algo: int,
 ) -> None:  # fmt: skip
     cuda.check_queue("cuBLAS")
+    if Atype != Btype or Ctype not in (Atype, 0) or computeType != 68 or algo != -1:
+        raise RuntimeError("CUBLAS_STATUS_NOT_SUPPORTED")
     scale, keep = _scalar(alpha), _scalar(beta)
+    steps = [KINDS[t].itemsize for t in (Atype, Btype, Ctype)]
     for i in range(batchCount):
-        a = _matrix(A + 4 * i * strideA, *((k, m) if transa else (m, k)), lda)
-        b = _matrix(B + 4 * i * strideB, *((n, k) if transb else (k, n)), ldb)
-        c = _matrix(C + 4 * i * strideC, m, n, ldc)
+        a = _read(_matrix(A + steps[0] * i * strideA, Atype, *((k, m) if transa else (m, k)), lda))
+        b = _read(_matrix(B + steps[1] * i * strideB, Btype, *((n, k) if transb else (k, n)), ldb))
+        c = _matrix(C + steps[2] * i * strideC, Ctype, m, n, ldc)
         with np.errstate(all="ignore"):
             product = scale * ((a.T if transa else a) @ (b.T if transb else b))
-            c[...] = product + keep * c if keep else product
+            _write(c, product + keep * _read(c) if keep else product)

@@ -100,6 +100,6 @@ runtime = types.SimpleNamespace(
         "minor": 5,
     },
     driverGetVersion=lambda: 13000,
-    runtimeGetVersion=lambda: 13000,
+    runtimeGetVersion=lambda: 13000, CUDA_R_32F=0, CUDA_R_16F=2, CUDA_R_16BF=14,
 )  # fmt: skip
 device = types.SimpleNamespace(get_cublas_handle=lambda: 1)

@@ -1,10 +1,10 @@
 // Batch normalisation of (samples, channels, inner) from given statistics; null scale or shift
 // stand for 1 and 0. The normalised input is kept for the way back.
 
-extern "C" __global__ void normalize(int n, const float* x, const float* mean,
+extern "C" __global__ void normalize(int n, const real* x, const float* mean,
                                      const float* variance, const float* scale, const float* shift,
-                                     int channels, int inner, float eps, int relu, float* normed,
-                                     float* y) {
+                                     int channels, int inner, float eps, int relu, real* normed,
+                                     real* y) {
   EACH(i, n) {
     int c = (int)i / inner % channels;
     float value = (x[i] - mean[c]) / sqrtf(variance[c] + eps);
@@ -16,22 +16,23 @@ extern "C" __global__ void normalize(int n, const float* x, const float* mean,
 }
 
 // dy where the ReLU behind scale and shift let something through.
-extern "C" __global__ void through_relu(int n, const float* dy, const float* normed,
+extern "C" __global__ void through_relu(int n, const real* dy, const real* normed,
                                         const float* scale, const float* shift, int channels,
-                                        int inner, float* out) {
+                                        int inner, real* out) {
   EACH(i, n) {
     int c = (int)i / inner % channels;
     float value = normed[i] * (scale ? scale[c] : 1) + (shift ? shift[c] : 0);
-    out[i] = value > 0 ? dy[i] : 0;
+    float here = dy[i];
+    out[i] = value > 0 ? here : 0;
   }
 }
 
 // count is that of a channel's values, or 0 where the statistics were given and do not depend on x.
-extern "C" __global__ void normalize_backward(int n, const float* dy, const float* normed,
+extern "C" __global__ void normalize_backward(int n, const real* dy, const real* normed,
                                               const float* variance, const float* scale,
                                               const float* dy_sums, const float* product_sums,
                                               int channels, int inner, int count, float eps,
-                                              float* dx) {
+                                              real* dx) {
   EACH(i, n) {
     int c = (int)i / inner % channels;
     float value = dy[i];

@@ -2,7 +2,7 @@
 // inner); without a bias the pointer is null.
 
 extern "C" __global__ void bias_relu(int n, const float* bias, int channels, int inner, int relu,
-                                     float slope, float* values) {
+                                     float slope, real* values) {
   EACH(i, n) {
     float value = values[i];
     if (bias) value += bias[(int)i / inner % channels];

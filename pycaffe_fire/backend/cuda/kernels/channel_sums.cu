@@ -1,7 +1,7 @@
 // One block per channel of (outer, channels, inner); n counts the channels.
 
 // sums = keep * sums + the channel's sum.
-extern "C" __global__ void channel_sums(int n, const float* values, int outer, int inner,
+extern "C" __global__ void channel_sums(int n, const real* values, int outer, int inner,
                                         float keep, float* sums) {
   EACH_BLOCK(c, n) {
     float sum = 0;
@@ -13,7 +13,7 @@ extern "C" __global__ void channel_sums(int n, const float* values, int outer, i
 }
 
 // The mean, then the mean square distance from it.
-extern "C" __global__ void channel_moments(int n, const float* values, int outer, int inner,
+extern "C" __global__ void channel_moments(int n, const real* values, int outer, int inner,
                                            float* mean, float* variance) {
   int count = outer * inner;
   EACH_BLOCK(c, n) {
@@ -34,14 +34,15 @@ extern "C" __global__ void channel_moments(int n, const float* values, int outer
 }
 
 // The sums of dy and of dy * normed, both before the scale.
-extern "C" __global__ void channel_products(int n, const float* dy, const float* normed, int outer,
+extern "C" __global__ void channel_products(int n, const real* dy, const real* normed, int outer,
                                             int inner, float* dy_sums, float* product_sums) {
   EACH_BLOCK(c, n) {
     float sum = 0, products = 0;
     for (int i = threadIdx.x; i < outer * inner; i += THREADS) {
       long long at = ((long long)(i / inner) * n + c) * inner + i % inner;
-      sum += dy[at];
-      products += dy[at] * normed[at];
+      float here = dy[at];
+      sum += here;
+      products += here * normed[at];
     }
     float total = block_sum(sum), product = block_sum(products);
     if (threadIdx.x == 0) {

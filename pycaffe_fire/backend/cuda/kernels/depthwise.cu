@@ -1,13 +1,13 @@
 // Convolution with one filter per channel: too little work per group for matrix products.
 
-extern "C" __global__ void depthwise_lower(int n, const float* images, const float* weights,
-                                           const int* geometry, float* maps) {
+extern "C" __global__ void depthwise_lower(int n, const real* images, const float* weights,
+                                           const int* geometry, real* maps) {
   const Geometry& g = *(const Geometry*)geometry;
   int windows = volume(g.out), pixels = volume(g.image), cells = volume(g.kernel);
   EACH(i, n) {
     int plane = (int)i / windows;
     Place at = place((int)i % windows, g.out);
-    const float* image = images + (long long)plane * pixels;
+    const real* image = images + (long long)plane * pixels;
     const float* weight = weights + plane % g.channels * cells;
     float sum = 0;
     EACH_CELL(g, d, h, w) {
@@ -19,14 +19,14 @@ extern "C" __global__ void depthwise_lower(int n, const float* images, const flo
   }
 }
 
-extern "C" __global__ void depthwise_raise(int n, const float* maps, const float* weights,
-                                           const int* geometry, float* images) {
+extern "C" __global__ void depthwise_raise(int n, const real* maps, const float* weights,
+                                           const int* geometry, real* images) {
   const Geometry& g = *(const Geometry*)geometry;
   int windows = volume(g.out), pixels = volume(g.image), cells = volume(g.kernel);
   EACH(i, n) {
     int plane = (int)i / pixels;
     Place at = place((int)i % pixels, g.image);
-    const float* map = maps + (long long)plane * windows;
+    const real* map = maps + (long long)plane * windows;
     const float* weight = weights + plane % g.channels * cells;
     float sum = 0;
     EACH_CELL(g, d, h, w) {

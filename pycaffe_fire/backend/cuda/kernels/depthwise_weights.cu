@@ -1,6 +1,6 @@
 // One block per weight sums over all images and windows; n counts the weights.
 
-extern "C" __global__ void depthwise_correlate(int n, const float* images, const float* maps,
+extern "C" __global__ void depthwise_correlate(int n, const real* images, const real* maps,
                                                const int* geometry, int samples, float keep,
                                                float* gradients) {
   const Geometry& g = *(const Geometry*)geometry;

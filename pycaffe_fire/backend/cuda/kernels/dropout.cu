@@ -19,9 +19,9 @@ __device__ inline unsigned philox_word(unsigned long long key, unsigned long lon
 }
 
 // y = x * scale where a uniform number is at least `ratio`, else 0; forward and backward.
-extern "C" __global__ void dropout(int n, const float* x, int per_sample, unsigned long long key,
+extern "C" __global__ void dropout(int n, const real* x, int per_sample, unsigned long long key,
                                    unsigned long long step, unsigned long long first_sample,
-                                   float ratio, float scale, float* y) {
+                                   float ratio, float scale, real* y) {
   EACH(i, n) {
     int position = (int)i % per_sample;
     unsigned word = philox_word(key, step, first_sample + (int)i / per_sample, position / 4,

@@ -1,34 +1,34 @@
 // Images to patches and back. Strides place the patches: (image, row, window) for batched
 // products per image, (row, image, window) for one long product over all images.
 
-extern "C" __global__ void im2col(int n, const float* images, const int* geometry,
-                                  long long row_stride, long long image_stride, float* patches) {
+extern "C" __global__ void im2col(int n, const real* images, const int* geometry,
+                                  long long row_stride, long long image_stride, real* patches) {
   const Geometry& g = *(const Geometry*)geometry;
   int windows = volume(g.out), pixels = volume(g.image), cells = volume(g.kernel);
   EACH(i, n) {
     int window = (int)i % windows, plane = (int)i / windows;
     int channel = plane % g.channels, image = plane / g.channels;
     Place at = place(window, g.out);
-    const float* source = images + (long long)plane * pixels;
-    float* target =
+    const real* source = images + (long long)plane * pixels;
+    real* target =
         patches + image * image_stride + (long long)channel * cells * row_stride + window;
     EACH_CELL(g, d, h, w) {
       int from = seen(g, at, d, h, w);
-      *target = from < 0 ? 0 : source[from];
+      *target = from < 0 ? 0 : (float)source[from];
       target += row_stride;
     }
   }
 }
 
 // Every pixel gathers from the patches that saw it, cell by cell: no atomics, always the same sum.
-extern "C" __global__ void col2im(int n, const float* patches, const int* geometry,
-                                  float* images) {
+extern "C" __global__ void col2im(int n, const real* patches, const int* geometry,
+                                  real* images) {
   const Geometry& g = *(const Geometry*)geometry;
   int windows = volume(g.out), pixels = volume(g.image), cells = volume(g.kernel);
   EACH(i, n) {
     int plane = (int)i / pixels;
     Place at = place((int)i % pixels, g.image);
-    const float* row = patches + (long long)plane * cells * windows;
+    const real* row = patches + (long long)plane * cells * windows;
     float sum = 0;
     EACH_CELL(g, d, h, w) {
       int window = seer(g, at, d, h, w);

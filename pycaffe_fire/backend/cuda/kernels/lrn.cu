@@ -5,7 +5,8 @@ struct Box {
   int extent[4], half[4];
 };
 
-__device__ inline float box_sum(const float* values, const Box& box, int at, bool squares) {
+template <class T>
+__device__ inline float box_sum(const T* values, const Box& box, int at, bool squares) {
   int strides[4], low[4], high[4], rest = at, stride = 1;
   for (int axis = 3; axis >= 0; axis--) {
     int here = rest % box.extent[axis];
@@ -28,8 +29,8 @@ __device__ inline float box_sum(const float* values, const Box& box, int at, boo
   return sum;
 }
 
-extern "C" __global__ void lrn(int n, const float* x, const int* box, float factor, float beta,
-                               float k, float* scale, float* y) {
+extern "C" __global__ void lrn(int n, const real* x, const int* box, float factor, float beta,
+                               float k, float* scale, real* y) {
   EACH(i, n) {
     float s = k + factor * box_sum(x, *(const Box*)box, (int)i, true);
     scale[i] = s;
@@ -37,14 +38,14 @@ extern "C" __global__ void lrn(int n, const float* x, const int* box, float fact
   }
 }
 
-extern "C" __global__ void lrn_ratio(int n, const float* x, const float* dy, const float* scale,
+extern "C" __global__ void lrn_ratio(int n, const real* x, const real* dy, const float* scale,
                                      float beta, float* ratio) {
   EACH(i, n) ratio[i] = dy[i] * powf(scale[i], -beta) * x[i] / scale[i];
 }
 
-extern "C" __global__ void lrn_backward(int n, const float* x, const float* dy, const float* scale,
+extern "C" __global__ void lrn_backward(int n, const real* x, const real* dy, const float* scale,
                                         const float* ratio, const int* box, float factor,
-                                        float beta, float* dx) {
+                                        float beta, real* dx) {
   EACH(i, n) {
     float sum = box_sum(ratio, *(const Box*)box, (int)i, false);
     dx[i] = dy[i] * powf(scale[i], -beta) - 2 * factor * beta * x[i] * sum;

@@ -1,19 +1,20 @@
 // Pooling with windows clipped at the border. The mask holds each winner's index in its image:
 // the first of equals in row-major order, or -1 where a window has no number to win.
 
-extern "C" __global__ void max_pool(int n, const float* x, const int* geometry, float* y,
+extern "C" __global__ void max_pool(int n, const real* x, const int* geometry, real* y,
                                     int* mask) {
   const Geometry& g = *(const Geometry*)geometry;
   int windows = volume(g.out), pixels = volume(g.image);
   EACH(i, n) {
-    const float* image = x + (long long)((int)i / windows) * pixels;
+    const real* image = x + (long long)((int)i / windows) * pixels;
     Place at = place((int)i % windows, g.out);
     float best = -3.402823466e+38f;
     int winner = -1;
     EACH_CELL(g, d, h, w) {
       int from = seen(g, at, d, h, w);
-      if (from >= 0 && image[from] > best) {
-        best = image[from];
+      float value = from < 0 ? best : (float)image[from];
+      if (value > best) {
+        best = value;
         winner = from;
       }
     }
@@ -22,8 +23,8 @@ extern "C" __global__ void max_pool(int n, const float* x, const int* geometry, 
   }
 }
 
-extern "C" __global__ void max_pool_backward(int n, const float* dy, const int* mask,
-                                             const int* geometry, float* dx) {
+extern "C" __global__ void max_pool_backward(int n, const real* dy, const int* mask,
+                                             const int* geometry, real* dx) {
   const Geometry& g = *(const Geometry*)geometry;
   int windows = volume(g.out), pixels = volume(g.image);
   EACH(i, n) {
@@ -49,11 +50,11 @@ __device__ inline float divisor(const Geometry& g, const Place& window) {
   return cells;
 }
 
-extern "C" __global__ void average_pool(int n, const float* x, const int* geometry, float* y) {
+extern "C" __global__ void average_pool(int n, const real* x, const int* geometry, real* y) {
   const Geometry& g = *(const Geometry*)geometry;
   int windows = volume(g.out), pixels = volume(g.image);
   EACH(i, n) {
-    const float* image = x + (long long)((int)i / windows) * pixels;
+    const real* image = x + (long long)((int)i / windows) * pixels;
     Place at = place((int)i % windows, g.out);
     float sum = 0;
     EACH_CELL(g, d, h, w) {
@@ -64,12 +65,12 @@ extern "C" __global__ void average_pool(int n, const float* x, const int* geomet
   }
 }
 
-extern "C" __global__ void average_pool_backward(int n, const float* dy, const int* geometry,
-                                                 float* dx) {
+extern "C" __global__ void average_pool_backward(int n, const real* dy, const int* geometry,
+                                                 real* dx) {
   const Geometry& g = *(const Geometry*)geometry;
   int windows = volume(g.out), pixels = volume(g.image);
   EACH(i, n) {
-    const float* map = dy + (long long)((int)i / pixels) * windows;
+    const real* map = dy + (long long)((int)i / pixels) * windows;
     Place at = place((int)i % pixels, g.image);
     float sum = 0;
     EACH_CELL(g, d, h, w) {

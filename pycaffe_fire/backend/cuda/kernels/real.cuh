@@ -1,0 +1,60 @@
+// Stands before every kernel file, behind common.cuh: how values of blobs are stored.
+//
+// `real` is float, or a 16-bit float that reads as a float and rounds to nearest even when written;
+// arithmetic is always that of floats. No header of CUDA's is included, so that the same source
+// compiles everywhere. Mind `c ? real : 0`: its type would be int, so read into a float first.
+
+__device__ inline unsigned short to_float16(float value) {
+#ifdef __CUDA_ARCH__
+  unsigned short half;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
+  return half;
+#else
+  unsigned bits = __float_as_uint(value), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+  if (magnitude > 0x7f800000) return sign | 0x7e00;   // NaN
+  if (magnitude >= 0x477ff000) return sign | 0x7c00;  // rounds to infinity
+  if (magnitude < 0x38800000) {                       // rounds to a denormal: let addition do it
+    float shifted = __uint_as_float(magnitude) + 0.5f;
+    return sign | (__float_as_uint(shifted) - 0x3f000000);
+  }
+  unsigned odd = magnitude >> 13 & 1;
+  return sign | (magnitude - 0x38000000 + 0xfff + odd) >> 13;
+#endif
+}
+
+__device__ inline float from_float16(unsigned short half) {
+#ifdef __CUDA_ARCH__
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
+  return value;
+#else
+  unsigned sign = (unsigned)(half & 0x8000) << 16, magnitude = half & 0x7fff;
+  if (magnitude >= 0x7c00) return __uint_as_float(sign | 0x7f800000 | (magnitude & 0x3ff) << 13);
+  if (magnitude < 0x400) {
+    float tiny = magnitude * 5.9604644775390625e-8f;  // 2^-24
+    return sign ? -tiny : tiny;
+  }
+  return __uint_as_float(sign | (magnitude << 13) + 0x38000000);
+#endif
+}
+
+__device__ inline unsigned short to_bfloat16(float value) {
+  unsigned bits = __float_as_uint(value);
+  if ((bits & 0x7fffffff) > 0x7f800000) return bits >> 16 | 0x40;
+  return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+struct float16 {
+  unsigned short bits;
+  __device__ operator float() const { return from_float16(bits); }
+  __device__ void operator=(float value) { bits = to_float16(value); }
+};
+
+struct bfloat16 {
+  unsigned short bits;
+  __device__ operator float() const { return __uint_as_float((unsigned)bits << 16); }
+  __device__ void operator=(float value) { bits = to_bfloat16(value); }
+};
+
+typedef float float32;
+typedef REAL real;
