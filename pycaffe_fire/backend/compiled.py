@@ -29,8 +29,13 @@ def parallel_jit(function: F) -> F:
     return _compile(function, parallel=True, fastmath=FAST_MATH, error_model="numpy")
 
 
+def part(function: F) -> F:
+    """Compile a function that kernels call."""
+    return _compile(function, fastmath=FAST_MATH, error_model="numpy")
+
+
 def inlined(function: F) -> F:
-    """A building block of other kernels."""
+    """A building block of other kernels, compiled into them."""
     compiled: F = function if numba is None else numba.njit(inline="always")(function)
     return compiled
 

@@ -2,6 +2,10 @@
 
 Backward recomputes the normaliser from the input instead of storing it: reading x and dy and
 writing dx is cheaper than a third tensor.
+
+Across channels a task takes some pixels of an image, with the blocks of b channels as rows of one
+flat array. A channel's neighbour is then either near, in the same row, or far, in the row before
+or behind, so that all channels take one long loop without moving anything.
 """
 
 from __future__ import annotations
@@ -10,114 +14,140 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import inlined, parallel_jit, prange
+from ..compiled import inlined, parallel_jit, part, prange
 
-PIXELS = 32  # per task: enough to pay for its buffers, few enough to balance threads
-
-
-@inlined
-def _power(s: Any, minus_beta: Any) -> Any:
-    """s ** minus_beta; the usual exponents in terms of square roots, which vectorise."""
-    if minus_beta == np.float32(-0.75):
-        root = np.sqrt(s)
-        return np.float32(1) / (root * np.sqrt(root))
-    if minus_beta == np.float32(-0.5):
-        return np.float32(1) / np.sqrt(s)
-    return s**minus_beta
+ROW = 512  # elements of a block per task: long enough to stream, and all rows fit in a cache
+GUESS = np.int32(0x4F58CAC8)  # minus a quarter of the bits of s, this is nearly s^(-1/4)
+TINY = np.float32(1e-30)
 
 
-@inlined
-def _scales(views: Any, padded: Any, half: int, k: Any, alpha: Any, out: Any) -> None:
-    """out[c] = k + alpha * the sum of padded[c .. c + 2 half].
+@part
+def _powers(s: Any, minus_beta: Any, k: Any, alpha: Any, power: Any, inverse: Any) -> None:
+    """power = s^minus_beta and inverse = 1 / s, for s = k + alpha * something not negative.
 
-    `views` are padded's first five slices, made once: a window of 5, which most nets have, then
-    takes a single loop.
+    The usual exponents come from s^(-1/4) by Newton's method: only multiplications, which is much
+    faster than roots and divisions, but it has to start from a normal number.
     """
-    v0, v1, v2, v3, v4 = views
-    if half == 2:
-        for c in range(out.size):
-            out[c] = k + alpha * (v0[c] + v1[c] + v2[c] + v3[c] + v4[c])
+    usual = minus_beta == np.float32(-0.75) or minus_beta == np.float32(-0.5)
+    if usual and k > TINY and alpha >= 0:
+        cubed = minus_beta == np.float32(-0.75)
+        bits, guess = s.view(np.int32), inverse.view(np.int32)
+        for i in range(s.size):
+            guess[i] = GUESS - (bits[i] >> 2)
+        for i in range(s.size):
+            r, quarter = inverse[i], np.float32(0.25) * s[i]
+            r *= np.float32(1.25) - quarter * (r * r) * (r * r)
+            r *= np.float32(1.25) - quarter * (r * r) * (r * r)
+            r *= np.float32(1.25) - quarter * (r * r) * (r * r)
+            power[i] = r * r * r if cubed else r * r
+            inverse[i] = (r * r) * (r * r)
     else:
-        out[:] = v0
-        for d in range(1, 2 * half + 1):
-            shifted = padded[d : d + out.size]
-            for c in range(out.size):
-                out[c] += shifted[c]
-        for c in range(out.size):
-            out[c] = k + alpha * out[c]
+        for i in range(s.size):
+            power[i] = s[i] ** minus_beta
+            inverse[i] = np.float32(1) / s[i]
 
 
 @inlined
-def _views(padded: Any, size: int) -> Any:
-    return (
-        padded[:size], padded[1 : size + 1], padded[2 : size + 2], padded[3 : size + 3],
-        padded[4 : size + 4],
-    )  # fmt: skip
+def _shifted(rows: Any, start: int, size: int, by: int, b: int) -> Any:
+    """Where channel c + by is: near for the first channels of a block, as many as the third value
+    says, and far for the others."""
+    near = start + by // b * ROW + by % b
+    return rows[near : near + size], rows[near + ROW - b :][:size], b - by % b
+
+
+@part
+def _window(rows: Any, start: int, half: int, b: int, k: Any, alpha: Any, out: Any) -> None:
+    """out = k + alpha * the sum over channels c - half .. c + half, of rows[start:].
+
+    A window of 5, which most nets have, takes a single loop.
+    """
+    size, mask, here = out.size, b - 1, rows[start:]
+    if half == 2:
+        p, p_far, p_near = _shifted(rows, start, size, -2, b)
+        q, q_far, q_near = _shifted(rows, start, size, -1, b)
+        r, r_far, r_near = _shifted(rows, start, size, 1, b)
+        s, s_far, s_near = _shifted(rows, start, size, 2, b)
+        for i in range(size):
+            c = i & mask
+            p0, p1, q0, q1 = p[i], p_far[i], q[i], q_far[i]
+            r0, r1, s0, s1 = r[i], r_far[i], s[i], s_far[i]
+            below = (p0 if c < p_near else p1) + (q0 if c < q_near else q1)
+            above = (r0 if c < r_near else r1) + (s0 if c < s_near else s1)
+            out[i] = k + alpha * (here[i] + below + above)
+    else:
+        out[:] = here[:size]
+        for by in range(-half, half + 1):
+            if by:
+                near, far, count = _shifted(rows, start, size, by, b)
+                for i in range(size):
+                    one, other = near[i], far[i]
+                    out[i] += one if i & mask < count else other
+        for i in range(size):
+            out[i] = k + alpha * out[i]
 
 
 @parallel_jit
-def forward(x: Any, y: Any, size: int, alpha: Any, minus_beta: Any, k: Any) -> None:
-    """y = x s^-beta with s = k + alpha * sum of squares around the channel."""
-    num, outer, pixels, b = x.shape
-    half, channels = (size - 1) // 2, outer * b
-    tiles = (pixels + PIXELS - 1) // PIXELS
-    for task in prange(num * tiles):
-        n, first = task // tiles, task % tiles * PIXELS
-        padded = np.zeros(channels + 2 * max(half, 2), np.float32)
-        views = _views(padded, channels)
-        value = np.empty((outer, b), np.float32)
-        flat, squares = value.reshape(channels), padded[half : half + channels]
-        scale = np.empty(channels, np.float32)
-        for s in range(first, min(first + PIXELS, pixels)):
-            for o in range(outer):
-                for j in range(b):
-                    value[o, j] = x[n, o, s, j]
-            for c in range(channels):
-                squares[c] = flat[c] * flat[c]
-            _scales(views, padded, half, k, alpha, scale)
-            for c in range(channels):
-                scale[c] = _power(scale[c], minus_beta)
-            for c in range(channels):
-                flat[c] *= scale[c]
-            for o in range(outer):
-                for j in range(b):
-                    y[n, o, s, j] = value[o, j]
+def forward(x: Any, y: Any, b: int, size: int, alpha: Any, minus_beta: Any, k: Any) -> None:
+    """y = x s^-beta with s = k + alpha * sum of squares around the channel; x is (N, C/b, S b)."""
+    num, blocks, length = x.shape
+    half = (size - 1) // 2
+    start, used = (half // b + 1) * ROW + b, blocks * ROW  # zeros before the first and behind
+    parts = (length + ROW - 1) // ROW
+    for task in prange(num * parts):
+        n, first = task // parts, task % parts * ROW
+        count = min(ROW, length - first)
+        squares = np.zeros(2 * start + used, np.float32)
+        s, power, inverse = (
+            np.empty(used, np.float32), np.empty(used, np.float32), np.empty(used, np.float32),
+        )  # fmt: skip
+        for o in range(blocks):
+            source, square = x[n, o, first : first + count], squares[start + o * ROW :]
+            for i in range(count):
+                square[i] = source[i] * source[i]
+        _window(squares, start, half, b, k, alpha, s)
+        _powers(s, minus_beta, k, alpha, power, inverse)
+        for o in range(blocks):
+            source, target = x[n, o, first : first + count], y[n, o, first : first + count]
+            factor = power[o * ROW :]
+            for i in range(count):
+                target[i] = source[i] * factor[i]
 
 
 @parallel_jit
-def backward(x: Any, dy: Any, dx: Any, size: int, alpha: Any, minus_beta: Any, k: Any) -> None:
+def backward(x: Any, dy: Any, dx: Any, b: int, size: int, alpha: Any, minus_beta: Any,
+             k: Any) -> None:  # fmt: skip
     """dx = dy s^-beta - 2 alpha beta x * sum around the channel of (dy x s^(-beta-1))."""
-    num, outer, pixels, b = x.shape
-    half, channels = (size - 1) // 2, outer * b
-    tiles = (pixels + PIXELS - 1) // PIXELS
+    num, blocks, length = x.shape
+    half = (size - 1) // 2
+    start, used = (half // b + 1) * ROW + b, blocks * ROW
+    parts = (length + ROW - 1) // ROW
     cross = np.float32(2) * alpha * minus_beta
-    for task in prange(num * tiles):
-        n, first = task // tiles, task % tiles * PIXELS
-        padded = np.zeros(channels + 2 * max(half, 2), np.float32)
-        views, inside = _views(padded, channels), padded[half : half + channels]
-        value, slope = np.empty((outer, b), np.float32), np.empty((outer, b), np.float32)
-        v, g = value.reshape(channels), slope.reshape(channels)
-        total, power = np.empty(channels, np.float32), np.empty(channels, np.float32)
-        for s in range(first, min(first + PIXELS, pixels)):
-            for o in range(outer):
-                for j in range(b):
-                    value[o, j] = x[n, o, s, j]
-                for j in range(b):
-                    slope[o, j] = dy[n, o, s, j]
-            for c in range(channels):
-                inside[c] = v[c] * v[c]
-            _scales(views, padded, half, k, alpha, total)
-            for c in range(channels):
-                power[c] = _power(total[c], minus_beta)
-            for c in range(channels):
-                g[c] *= power[c]
-                inside[c] = g[c] * v[c] / total[c]
-            _scales(views, padded, half, np.float32(0), cross, total)
-            for c in range(channels):
-                g[c] += v[c] * total[c]
-            for o in range(outer):
-                for j in range(b):
-                    dx[n, o, s, j] = slope[o, j]
+    for task in prange(num * parts):
+        n, first = task // parts, task % parts * ROW
+        count = min(ROW, length - first)
+        rows = np.zeros(2 * start + used, np.float32)
+        s, power, inverse = (
+            np.empty(used, np.float32), np.empty(used, np.float32), np.empty(used, np.float32),
+        )  # fmt: skip
+        for o in range(blocks):
+            source, square = x[n, o, first : first + count], rows[start + o * ROW :]
+            for i in range(count):
+                square[i] = source[i] * source[i]
+        _window(rows, start, half, b, k, alpha, s)
+        _powers(s, minus_beta, k, alpha, power, inverse)
+        for o in range(blocks):
+            source, above = x[n, o, first : first + count], dy[n, o, first : first + count]
+            ratio, slope, factor = rows[start + o * ROW :], power[o * ROW :], inverse[o * ROW :]
+            for i in range(count):
+                g = above[i] * slope[i]
+                slope[i] = g
+                ratio[i] = g * source[i] * factor[i]
+        _window(rows, start, half, b, np.float32(0), cross, s)
+        for o in range(blocks):
+            source, target = x[n, o, first : first + count], dx[n, o, first : first + count]
+            slope, around = power[o * ROW :], s[o * ROW :]
+            for i in range(count):
+                target[i] = slope[i] + source[i] * around[i]
 
 
 @inlined
@@ -158,10 +188,10 @@ def within_forward(x: Any, y: Any, b: int, size: int, alpha: Any, minus_beta: An
         s = scale.reshape(-1)
         for i in range(s.size):
             s[i] = k + alpha * s[i]
+        power, inverse = squares.reshape(-1), rows.reshape(-1)
+        _powers(s, minus_beta, k, alpha, power, inverse)
         for i in range(s.size):
-            s[i] = _power(s[i], minus_beta)
-        for i in range(s.size):
-            target[i] = source[i] * s[i]
+            target[i] = source[i] * power[i]
 
 
 @parallel_jit
@@ -179,12 +209,10 @@ def within_backward(x: Any, dy: Any, dx: Any, b: int, size: int, alpha: Any, min
         s, ratio, slope = total.reshape(-1), work.reshape(-1), np.empty(v.size, np.float32)
         for i in range(s.size):
             s[i] = k + alpha * s[i]
-        for i in range(s.size):
-            slope[i] = _power(s[i], minus_beta)
+        _powers(s, minus_beta, k, alpha, slope, ratio)
         for i in range(s.size):
             slope[i] *= g[i]
-        for i in range(s.size):
-            ratio[i] = slope[i] * v[i] / s[i]
+            ratio[i] *= slope[i] * v[i]
         _box_sums(work, rows, total, half, b)
         for i in range(s.size):
             out[i] = slope[i] + cross * v[i] * s[i]

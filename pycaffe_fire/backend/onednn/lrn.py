@@ -40,16 +40,14 @@ class LRN(Plan):
         height, width = x.shape[2:]
         area = size if across else size * size
         self._view: tuple[int, ...]
-        self._numbers: tuple[Any, ...]
         self._forward: Any
         self._backward: Any
-        numbers = (size, np.float32(alpha / area), np.float32(-beta), np.float32(k))
+        self._numbers = (inner, size, np.float32(alpha / area), np.float32(-beta), np.float32(k))
         if across:
-            self._view, self._numbers = grid, numbers
+            self._view = (num, outer, height * width * inner)
             self._forward, self._backward = lrn.forward, lrn.backward
         else:
             self._view = (num * outer, height, width * inner)
-            self._numbers = (inner, *numbers)
             self._forward, self._backward = lrn.within_forward, lrn.within_backward
 
     def forward(self) -> None:
