@@ -29,6 +29,11 @@ def parallel_jit(function: F) -> F:
     return _compile(function, parallel=True, fastmath=FAST_MATH, error_model="numpy")
 
 
+def exact_parallel_jit(function: F) -> F:
+    """The same without licence to reorder arithmetic: one result on every machine."""
+    return _compile(function, parallel=True, error_model="numpy")
+
+
 def part(function: F) -> F:
     """Compile a function that kernels call."""
     return _compile(function, fastmath=FAST_MATH, error_model="numpy")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..backend.compiled import use_threads
 from ..backend.random import normal, uniform
 from ..blob import Blob
 from ..registry import Registry
@@ -24,6 +25,7 @@ def fill(blob: Blob, param: Any, key: int) -> None:
     filler = FILLERS[param.type]
     if param.sparse != -1 and param.type != "gaussian":
         raise ValueError(f'sparse is not supported by the "{param.type}" filler')
+    use_threads(blob.backend.threads)
     blob.data[...] = blob.backend.xp.asarray(filler(blob.shape, param, key).reshape(blob.shape))
 
 
@@ -46,15 +48,18 @@ def uniform_filler(shape: tuple[int, ...], param: Any, key: int) -> Floats:
 
 
 def _between(shape: tuple[int, ...], low: float, high: float, key: int) -> Floats:
-    draws = uniform(key, 0, 0, prod(shape))
-    values: Floats = (np.float32(low) + np.float32(high - low) * draws).astype(np.float32)
+    values = uniform(key, 0, 0, prod(shape))
+    values *= np.float32(high - low)
+    values += np.float32(low)
     return values
 
 
 @FILLERS.register("gaussian")
 def gaussian(shape: tuple[int, ...], param: Any, key: int) -> Floats:
     """Normal with mean and std; `sparse` keeps on average that many inputs of each output."""
-    values: Floats = np.float32(param.mean) + np.float32(param.std) * normal(key, 0, 0, prod(shape))
+    values = normal(key, 0, 0, prod(shape))
+    values *= np.float32(param.std)
+    values += np.float32(param.mean)
     if param.sparse >= 0:
         keep = param.sparse / shape[0] if shape else 1.0
         values = np.where(uniform(key, 1, 0, prod(shape)) < keep, values, np.float32(0))
@@ -72,7 +77,8 @@ def xavier(shape: tuple[int, ...], param: Any, key: int) -> Floats:
 def msra(shape: tuple[int, ...], param: Any, key: int) -> Floats:
     """Normal with variance 2/n (He et al.)."""
     std = sqrt(2.0 / _fan(shape, param.variance_norm))
-    values: Floats = np.float32(std) * normal(key, 0, 0, prod(shape))
+    values = normal(key, 0, 0, prod(shape))
+    values *= np.float32(std)
     return values
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pycaffe_fire.backend import random
+from pycaffe_fire.backend import compiled, random
 
 # (counter words, key words, output words) of Philox4x32-10 from the Random123 answer file.
 KNOWN = [
@@ -24,10 +24,10 @@ def test_known_answers(counter, key, expected):
     block, sample_low, step_low, high = counter
     sample = sample_low | (high & 0xFFFF) << 32
     step = step_low | (high >> 16) << 32
-    words = random.philox(
+    pairs = random.philox(
         np.uint64(key[0] | key[1] << 32), np.uint64(step), np.uint64(sample), np.uint64(block)
     )
-    assert tuple(int(w) for w in words) == expected
+    assert tuple(int(p) >> shift & 0xFFFFFFFF for p in pairs for shift in (0, 32)) == expected
 
 
 @pytest.mark.parametrize("n", [1, 3, 4, 9, 64])
@@ -39,6 +39,19 @@ def test_numpy_gives_the_same_bits(n, monkeypatch):
     assert np.array_equal(fast, random.bits_batch(*arguments))
     slow_uniform = random.uniform_batch(*arguments, np.empty((3, n), np.float32))
     assert np.array_equal(fast_uniform, slow_uniform)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 200_003])
+def test_normal_numbers_do_not_depend_on_threads_or_compiler(n, monkeypatch):
+    key, found = random.key(7, "fill"), []
+    for threads in (1, 2):
+        compiled.use_threads(threads)
+        found.append(random.normal(key, 0, 0, n))
+    monkeypatch.setattr(compiled, "numba", None)
+    found.append(random.normal(key, 0, 0, n))
+    assert np.array_equal(found[0], found[1])
+    np.testing.assert_allclose(found[0], found[2], rtol=1e-7)  # the last bit of one in millions
+    assert (found[0] != found[2]).sum() <= 1
 
 
 def test_rows_are_samples_and_streams_differ():

@@ -1,7 +1,8 @@
 """Dropout on any layout of the family N [C/b] S [b]: masks are drawn, never stored.
 
 The draw for an element depends on its logical position in its sample, so every layout, thread
-count and device drops the same elements.
+count and device drops the same elements. Random words come many blocks at a time, because only
+such a loop vectorises.
 """
 
 from __future__ import annotations
@@ -10,30 +11,63 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import parallel_jit, prange
-from ..random import philox
+from ..compiled import jit, parallel_jit, prange
+from ..random import TILE, philox_tile
+
+RUN = 16  # tiles per task on a plain layout
+
+
+@jit
+def _drop(x: Any, y: Any, words: Any, least: Any, scale: Any) -> None:
+    for i in range(x.size):
+        value = x[i] * scale
+        y[i] = value if words[i] >= least else np.float32(0)
+
+
+@jit
+def _turn(words: Any, turned: Any) -> None:
+    """turned = words transposed, a few columns at a time for the cache's sake."""
+    for start in range(0, words.shape[1], 16):
+        for j in range(words.shape[0]):
+            part = words[j, start : start + 16]
+            for s in range(part.size):
+                turned[start + s, j] = part[s]
 
 
 @parallel_jit
-def apply(
-    x: Any, y: Any, grid: Any, ratio: Any, scale: Any, key: Any, step: Any, first_sample: Any
+def apply_plain(
+    x: Any, y: Any, least: Any, scale: Any, key: Any, step: Any, first_sample: Any
 ) -> None:
-    """y = x * scale where uniform >= ratio, else 0 (forward on data, backward on gradients)."""
-    num, outer, pixels, b = grid
-    unit = np.float32(2.0**-24)
+    """y = x * scale where the element's word is at least `least`, else 0; (samples, elements)."""
+    num, n = x.shape
+    step_size = 4 * TILE
+    runs = (n + RUN * step_size - 1) // (RUN * step_size)
+    for task in prange(num * runs):
+        row, begin = task // runs, task % runs * RUN * step_size
+        pairs = np.empty(2 * TILE, np.uint64)
+        for start in range(begin, min(begin + RUN * step_size, n), step_size):
+            sample, stop = first_sample + np.uint64(row), min(start + step_size, n)
+            philox_tile(key, step, sample, np.uint64(start // 4), pairs)
+            _drop(x[row, start:stop], y[row, start:stop], pairs.view(np.uint32), least, scale)
+
+
+@parallel_jit
+def apply_blocked(
+    x: Any, y: Any, least: Any, scale: Any, key: Any, step: Any, first_sample: Any
+) -> None:
+    """The same for (samples, outer channels, pixels, inner channels).
+
+    The words of a block of channels are drawn in logical order, then turned to that of the
+    memory. A block starts with a new group of four words: see `supports` of the plan.
+    """
+    num, outer, pixels, b = x.shape
+    blocks = (b * pixels + 3) // 4
     for task in prange(num * outer):
         n, o = task // outer, task % outer
-        sample = first_sample + np.uint64(n)
-        last = np.int64(-1)
-        words = philox(key, step, sample, np.uint64(0))
-        for j in range(b):
-            at = task * pixels * b + j
-            for s in range(pixels):
-                position = (o * b + j) * pixels + s
-                block = position // 4
-                if block != last:
-                    words = philox(key, step, sample, np.uint64(block))
-                    last = block
-                uniform = np.float32(words[position % 4] >> np.uint32(8)) * unit
-                y[at] = x[at] * scale if uniform >= ratio else np.float32(0)
-                at += b
+        pairs = np.empty(2 * blocks, np.uint64)
+        first = np.uint64(o * (b * pixels // 4))
+        philox_tile(key, step, first_sample + np.uint64(n), first, pairs)
+        turned = np.empty((pixels, b), np.uint32)
+        _turn(pairs.view(np.uint32)[: b * pixels].reshape(b, pixels), turned)
+        flat = turned.reshape(-1)
+        _drop(x[n, o].reshape(-1), y[n, o].reshape(-1), flat, least, scale)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from math import ceil, prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from ...blob import Blob
 from ..base import Draw, MaskedPlan
 from ..compiled import numba, use_threads
 from ..kernels import dropout
-from ..tensor import Tensor
+from ..tensor import NATIVE, Tensor
 
 if TYPE_CHECKING:
     from . import OneDNNBackend
@@ -21,19 +22,24 @@ class Dropout(MaskedPlan):
 
     @staticmethod
     def supports(x: Blob) -> bool:
-        return numba is not None and x.value.layout.grid is not None
+        if numba is None or x.value.layout.grid is None:
+            return False
+        _, outer, _, inner = x.value.layout.grid
+        return x.value.layout.is_plain or outer == 1 or inner % 4 == 0
 
     def __init__(
         self, backend: OneDNNBackend, x: Blob, y: Blob, ratio: float, scale: float
     ) -> None:
         self.backend, self.x, self.y = backend, x, y
         y.lay_out(x.value.layout)
-        grid = x.value.layout.grid
-        assert grid is not None
-        if x.value.layout.is_plain:  # one long run of draws per sample
-            grid = (grid[0], 1, x.count // max(grid[0], 1), 1)
-        self._grid = grid
-        self._numbers = (np.float32(ratio), np.float32(scale))
+        self._kernel: Any = dropout.apply_blocked
+        self._view: tuple[int, ...] | None = x.value.layout.grid
+        if x.value.layout.is_plain:
+            self._kernel = dropout.apply_plain
+            self._view = (x.num, x.count // max(x.num, 1))
+        # A draw is the upper 24 bits of a word, so words themselves can be compared.
+        least = ceil(float(np.float32(ratio)) * 2**24) << 8
+        self._numbers = (np.uint32(least), np.float32(scale))
         self._draw = Draw(0, 0, 0)
 
     def forward(self, draw: Draw) -> None:
@@ -46,8 +52,12 @@ class Dropout(MaskedPlan):
     def _run(self, source: Tensor, target: Tensor) -> None:
         source.sync()
         target.allocate()
+        assert source.buffer is not None and target.buffer is not None and self._view is not None
+        x, y = (
+            flat[: prod(self._view)].reshape(self._view) for flat in (source.buffer, target.buffer)
+        )
         use_threads(self.backend.threads)
         draw = self._draw
         counters = np.uint64(draw.key), np.uint64(draw.step), np.uint64(draw.first_sample)
-        dropout.apply(source.buffer, target.buffer, self._grid, *self._numbers, *counters)
-        target.fresh = 1
+        self._kernel(x, y, *self._numbers, *counters)
+        target.fresh = NATIVE
