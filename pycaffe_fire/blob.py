@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -78,12 +79,25 @@ class Blob:
             raise IndexError(f"axis {axis} out of range for shape {list(self.shape)}")
         return axis % len(self.shape)
 
+    def dims(self) -> str:
+        """`2×3×12×12`, for people."""
+        return "×".join(map(str, self.shape)) or "scalar"
+
     def shape_string(self) -> str:
         """As Caffe prints it: `2 3 12 12 (864)`."""
         return "".join(f"{d} " for d in self.shape) + f"({self.count})"
 
     def __repr__(self) -> str:
-        return f"<Blob {self.name or '?'}: {' x '.join(map(str, self.shape)) or 'scalar'}>"
+        return f"<Blob {self.name or '?'}: {self.dims()}>"
+
+    def _repr_html_(self) -> str:
+        """A notebook shows what is in it."""
+        name, rows = escape(self.name or "blob"), ""
+        for title, values in (("data", self.data), ("diff", self.diff)):
+            if values.size:
+                numbers = f"{values.min():.4g} to {values.max():.4g}, mean {values.mean():.4g}"
+                rows += f"<tr><td>{title}</td><td>{numbers}</td></tr>"
+        return f"<div><b>{name}</b>: {self.dims()}<table>{rows}</table></div>"
 
 
 class SharedBlob(Blob):

@@ -11,7 +11,7 @@ from functools import cache
 from .backend import cpu_backend
 from .backend.base import Backend
 from .backend.cuda.device import probe
-from .errors import BackendError
+from .errors import BackendError, SolverError
 
 log = logging.getLogger("pycaffe_fire")
 
@@ -24,6 +24,9 @@ class Settings:
     seed: int | None = None
     gpu: bool = False
     device: int | None = None
+    solver_count: int = 1
+    solver_rank: int = 0
+    multiprocess: bool = False
 
 
 _settings = Settings()
@@ -57,8 +60,47 @@ def seed_for(random_seed: int = -1) -> int:
     return _settings.seed if _settings.seed is not None else secrets.randbits(31)
 
 
-def default_backend() -> Backend:
-    return gpu_backend(_settings.device) if _settings.gpu else cpu_backend()
+def solver_count() -> int:
+    """How many solvers train together, one in every process."""
+    return _settings.solver_count
+
+
+def set_solver_count(count: int) -> None:
+    """Solvers made from now on train together with those of the other processes of an MPI job."""
+    if count < 1:
+        raise SolverError(f"set_solver_count takes a number of at least 1, got {count}")
+    _settings.solver_count = count
+
+
+def solver_rank() -> int:
+    """Which of them this process is."""
+    return _settings.solver_rank
+
+
+def set_solver_rank(rank: int) -> None:
+    if rank < 0:
+        raise SolverError(f"set_solver_rank takes a number of at least 0, got {rank}")
+    _settings.solver_rank = rank
+
+
+def multiprocess() -> bool:
+    return _settings.multiprocess
+
+
+def set_multiprocess(multiprocess: bool) -> None:
+    """Solvers that train together are always in processes of their own here."""
+    _settings.multiprocess = multiprocess
+
+
+def default_backend(threads: int | None = None) -> Backend:
+    return gpu_backend(_settings.device) if _settings.gpu else cpu_backend(threads)
+
+
+def wait_for_device() -> None:
+    """Until all that was asked of the GPU is done; at once on the CPU."""
+    if _settings.gpu:
+        backend = gpu_backend(_settings.device)
+        float(backend.total(backend.empty(1)))  # a number can be looked at when all before it is
 
 
 def local_rank() -> int:

@@ -57,12 +57,13 @@ class Blobs(Sequence[Blob]):
 class PythonLayer:
     """What a user's layer inherits from: pycaffe's `caffe.Layer`.
 
-    `param_str`, `phase` and `blobs` are there from `setup` on. `reshape` is called before every
-    `forward`, as in Caffe.
+    `param_str` (once called `param_str_`), `phase` and `blobs` are there from `setup` on.
+    `reshape` is called before every `forward`, as in Caffe.
     """
 
     type = "Python"
     param_str: str
+    param_str_: str
     phase: int
     blobs: Blobs
 
@@ -88,7 +89,7 @@ class PythonLayer:
 class Python(Layer):
     """Runs an instance of the class that python_param names.
 
-    Attributes it does not have itself are the instance's, so that pycaffe's
+    Attributes it does not have itself are the instance's, to read and to write, so that pycaffe's
     `net.layers[0].some_method()` works. share_in_parallel changes nothing: every leaf has its own.
     """
 
@@ -102,7 +103,7 @@ class Python(Layer):
                 f"get the same; train with one leaf, or read the data with a data layer"
             )
         self.user = self._class()(self.param)
-        self.user.param_str = self.param.python_param.param_str
+        self.user.param_str = self.user.param_str_ = self.param.python_param.param_str
         self.user.phase = int(self.phase)
         self.user.blobs = Blobs(self)
         # What setup writes into new weights must not reach the net that lends us its own.
@@ -167,6 +168,11 @@ class Python(Layer):
         if "user" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self.user, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        mine = name in self.__dict__ or hasattr(type(self), name)
+        target = self if mine else self.__dict__.get("user", self)
+        object.__setattr__(target, name, value)
 
     def stale(self, bottom: Sequence[Blob]) -> bool:
         return True  # Caffe reshapes before every forward, and users load batches there

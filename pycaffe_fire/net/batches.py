@@ -53,7 +53,9 @@ def forward_backward_all(
     size = batch_size(net)
     outs = Collector({*net.outputs, *(blobs or ())}, size)
     grads = Collector({*net.inputs, *(diffs or ())}, size)
-    for ins, tops in zip_longest(_batches(net, forward), _batches(net, backward), fillvalue={}):
+    nothing: Arrays = {}
+    pairs = zip_longest(_batches(net, forward), _batches(net, backward), fillvalue=nothing)
+    for ins, tops in pairs:
         outs.add(net.forward(blobs=blobs, **ins))
         grads.add(net.backward(diffs=diffs, **tops))
     count = _length(forward or backward)

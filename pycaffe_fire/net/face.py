@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
@@ -19,6 +20,7 @@ from ..layers.memory_data import MemoryData
 from ..registry import did_you_mean
 from . import batches, picture
 from .sharing import share_weights
+from .weights import layer_weights
 from .wiring import Wiring
 
 Hook = Callable[[int], Any]  # called with a layer's index
@@ -261,11 +263,32 @@ class Face(Wiring, ABC):
 
     # Weights shared or in HDF5.
 
-    def share_with(self, other: Wiring) -> None:
+    @abstractmethod
+    def copy_from(self, path: str) -> None: ...
+
+    @abstractmethod
+    def reshape(self) -> None: ...
+
+    def share_with(self, other: Face) -> None:
         """From now on use the weights of another net's layers, those of the same name."""
         share_weights(self, other)
 
+    def save_hdf5(self, path: str | os.PathLike[str], write_diff: bool = False) -> None:
+        """Write all weights to an HDF5 file, whatever its name."""
+        from ..schema import hdf5  # takes longer to load than a small net
+
+        hdf5.write_weights(path, layer_weights(self, write_diff), write_diff)
+
+    def load_hdf5(self, path: str | os.PathLike[str]) -> None:
+        """Copy weights by layer name from an HDF5 file."""
+        self.copy_from(os.fspath(path))
+
     # In a notebook.
+
+    @property
+    def written(self) -> Any:
+        """The net's parameters before anything was added to them."""
+        return self._written
 
     def _repr_svg_(self) -> str:
         return picture.svg(self)

@@ -42,6 +42,7 @@ class Parameters:
             p.stop = p.start + p.blob.value.layout.elements
             self.size += -(-(p.stop - p.start) // ALIGNMENT) * ALIGNMENT
         self.gradients: Array | None = None
+        self.trained = False  # does a solver count on the place of the weights?
         self.weights: Array = lender.weights if lender is not None else self._gather()
 
     def _gather(self) -> Array:
@@ -65,6 +66,15 @@ class Parameters:
         self.gradients = buffer
         for p in self.items:
             p.blob.gradient.bind(buffer[p.start : p.stop])
+
+    def gather_gradients(self) -> Array:
+        """All gradients in one buffer, with what the blobs hold."""
+        if self.gradients is None:
+            self.gradients = self.zeros()
+            for p in self.items:
+                p.blob.gradient.move(self.gradients[p.start : p.stop])
+        self.settle_gradients()
+        return self.gradients
 
     def clear_gradients(self) -> None:
         """Caffe's ClearParamDiffs, without touching memory."""

@@ -58,8 +58,8 @@ def time_lines(event: Timed) -> list[str]:
 class CaffeLog:
     """An observer that logs a run as `caffe train` does, so that parsers of its logs work."""
 
-    def __init__(self) -> None:
-        self._display = 0
+    def __init__(self, display: int = 0) -> None:
+        self._display = display
         self._since = time.perf_counter()
         self._since_iteration = 0
 

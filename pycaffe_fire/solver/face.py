@@ -1,0 +1,190 @@
+"""pycaffe's solvers: one class per type, callbacks, updates in loops of one's own, Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from .. import schema
+from ..backend.tensor import NATIVE, Array
+from ..defaults import solver_count
+from ..errors import SolverError
+from ..net import Net
+from ..parallel.leaves import Output
+from ..report.text import CaffeLog
+from .interrupt import Interrupts
+from .nccl import NCCL, job_options
+from .nets import read_param
+from .solver import Action, Solver
+
+Path = str | os.PathLike[str]
+Callback = Callable[[], Any]
+
+
+class FaceSolver(Solver):
+    """A solver as scripts use it; its class decides its type, whatever the prototxt says."""
+
+    type: ClassVar[str]
+
+    def __init__(self, solver_file: Any, **options: Any) -> None:
+        param = _read(solver_file)
+        if param.HasField("type") and param.type != self.type:
+            name = os.fspath(solver_file) if _is_path(solver_file) else "the solver"
+            raise SolverError(
+                f'{name} asks for type "{param.type}", not "{self.type}"; use get_solver'
+            )
+        param.type = self.type
+        if "communicator" not in options and solver_count() > 1:
+            options = job_options(param) | options
+        if "observers" not in options and not _rank(options):
+            options["observers"] = [CaffeLog(param.display)]
+        super().__init__(param, **options)
+        self.net.parameters.trained = True
+        self._callbacks: list[tuple[Callback, Callback]] = []
+        self._stepping = False
+
+    # Running.
+
+    def step(self, iterations: int) -> None:
+        """Train this many iterations. Ctrl-C ends it after the one that is running, so that
+        weights, iteration and data fit together and training can go on."""  # fmt: skip
+        request = self.requested_action
+        with Interrupts() as interrupts:
+            self.requested_action = lambda: Action.STOP if interrupts.asked else request()
+            self._stepping = True
+            try:
+                super().step(iterations)
+            finally:
+                self.requested_action = request
+                self._stepping = False
+                self._place_data()
+
+    def _place_data(self) -> None:
+        """A forward of the caller's own goes on with the batch that training would use next."""
+        self.net.context.step = self.iter * self.param.iter_size
+        self.net.context.leaf = self._first_leaf
+
+    def add_callback(
+        self, on_start: Callback | NCCL, on_gradients_ready: Callback | None = None
+    ) -> None:
+        """Call `on_start` before every iteration and `on_gradients_ready` before its update, when
+        the nets' diffs hold the gradients, which it may change. One callable alone is called when
+        gradients are ready."""  # fmt: skip
+        if isinstance(on_start, NCCL):
+            return  # the solver sums gradients by itself
+        if on_gradients_ready is None:
+            on_start, on_gradients_ready = _nothing, on_start
+        for each in (on_start, on_gradients_ready):
+            if not callable(each):
+                raise SolverError(f"add_callback takes functions, got {each!r}")
+        self._callbacks.append((on_start, on_gradients_ready))
+
+    def compute_gradients(self, collect: bool) -> tuple[float, list[Output]]:
+        for on_start, _ in self._callbacks:
+            on_start()
+        found = super().compute_gradients(collect)
+        if self._callbacks:
+            self._call_when_ready()
+        return found
+
+    def _call_when_ready(self) -> None:
+        leaves, parameters = self.leaves, self.net.parameters
+        total: Array = leaves.gradients
+        if leaves.count > 1:  # dividing by a power of two, and undoing it, changes no bits
+            total *= 1 / leaves.count
+            parameters.bind_gradients(total)
+            for p in parameters.items:
+                p.blob.gradient.fresh = NATIVE
+        self.net.after_run()
+        for _, on_gradients_ready in self._callbacks:
+            on_gradients_ready()
+        self.net.before_run()
+        parameters.settle_gradients()
+        if leaves.count > 1:
+            total *= leaves.count
+
+    def apply_update(self, squares: float | None = None) -> None:
+        """Update the weights from the net's diffs, for loops that call net.forward and
+        net.backward themselves; neither `iter` nor the diffs change."""  # fmt: skip
+        if self._stepping:
+            super().apply_update(squares)
+            return
+        if self.leaves.count > 1:
+            raise SolverError(
+                f"the batch of this solver is cut into {self.leaves.count} leaves, of which "
+                f"solver.net sees one; use step() and add_callback(), or a solver with leaves=1"
+            )
+        self.net.before_run()
+        self.leaves.gradients = self.net.parameters.gather_gradients()
+        super().apply_update()
+        self.net.after_run()
+
+    # Weights.
+
+    def restore(self, path: Path) -> None:
+        """Go on from a .solverstate, Caffe's or ours: iteration, history, weights and data."""
+        super().restore(os.fspath(path))
+        self._place_data()
+
+    def share_weights(self, net: Net) -> None:
+        """Let another net use the weights that this solver trains."""
+        net.share_with(self.net)
+
+
+class SGDSolver(FaceSolver):
+    type = "SGD"
+
+
+class NesterovSolver(FaceSolver):
+    type = "Nesterov"
+
+
+class AdaGradSolver(FaceSolver):
+    type = "AdaGrad"
+
+
+class RMSPropSolver(FaceSolver):
+    type = "RMSProp"
+
+
+class AdaDeltaSolver(FaceSolver):
+    type = "AdaDelta"
+
+
+class AdamSolver(FaceSolver):
+    type = "Adam"
+
+
+_CLASSES = (
+    SGDSolver, NesterovSolver, AdaGradSolver, RMSPropSolver, AdaDeltaSolver, AdamSolver,
+)  # fmt: skip
+
+
+def get_solver(solver_file: Any, **options: Any) -> Solver:
+    """The solver that a prototxt (or a SolverParameter) asks for."""
+    param = _read(solver_file)
+    for kind in _CLASSES:
+        if kind.type == param.type:
+            return kind(param, **options)
+    return Solver(param, **options)  # an unknown type: raises, listing those there are
+
+
+def _read(solver: Any) -> Any:
+    """A solver file's contents, or a copy of the caller's message."""
+    if _is_path(solver):
+        return read_param(os.fspath(solver))
+    copy = schema.SolverParameter.FromString(solver.SerializeToString())
+    return schema.upgrade_solver(copy)
+
+
+def _is_path(solver: Any) -> bool:
+    return isinstance(solver, str | os.PathLike)
+
+
+def _rank(options: dict[str, Any]) -> int:
+    return options["communicator"].rank if options.get("communicator") else 0
+
+
+def _nothing() -> None:
+    """Where a callback is not given."""
