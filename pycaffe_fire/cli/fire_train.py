@@ -71,6 +71,10 @@ def _parser() -> Parser:
         help="fine-tune: copy weights by layer name from these .caffemodels, separated by commas",
     )  # fmt: skip
     flag(
+        "--ignore-mismatch", action="store_true",
+        help="with --weights: copy what fits and leave out, with a warning, what does not",
+    )  # fmt: skip
+    flag(
         "--iterations", type=_positive, metavar="N",
         help="train as if max_iter said N (Caffe's train takes this flag, but ignores it)",
     )  # fmt: skip
@@ -282,6 +286,7 @@ def _make_solver(
         solver = Solver(
             param, backend=backend, communicator=ranks, leaves=leaves, seed=seed,
             level=state.level, stages=state.stage, share_gradients=True, on_nan=options.on_nan,
+            ignore_mismatch=options.ignore_mismatch,
             observers=observers,
         )  # fmt: skip
     except SolverError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy.typing as npt
@@ -14,20 +14,40 @@ from pycaffe_fire.errors import WeightsError
 from pycaffe_fire.schema import wire
 from pycaffe_fire.schema.files import describe, is_foreign, read_head, replacing
 from pycaffe_fire.schema.messages import ENUMS
-from pycaffe_fire.schema.records import LayerWeights, SolverStateFile
+from pycaffe_fire.schema.records import NO_LOSS, LayerWeights, SolverStateFile
 from pycaffe_fire.schema.upgrade import V1_TYPES
 from pycaffe_fire.schema.upgrade_v0 import V0_TYPES
-from pycaffe_fire.schema.wire import LENGTH, VARINT, DamagedError, Data, Floats, Parts
+from pycaffe_fire.schema.wire import (
+    FIXED32,
+    LENGTH,
+    VARINT,
+    DamagedError,
+    Data,
+    Floats,
+    Parts,
+)
 
 _log = logging.getLogger(__name__)
 _PROTOBUF_LIMIT = 2**31 - 1
-_BYTES, _NUMBER = (LENGTH,), (VARINT,)
+NO_KINDS: Mapping[str, tuple[int, ...]] = {}
 # Field numbers, by message.
 _NET = {"name": 1, "layers": 2, "input": 3, "layer": 100}
 _LAYER = {"name": 1, "type": 2, "blobs": 7}
 _V1_LAYER = {"layer": 1, "name": 4, "type": 5, "blobs": 6}
 _V0_LAYER = {"name": 1, "type": 2, "blobs": 50}
-_STATE = {"iter": 1, "learned_net": 2, "history": 3, "current_step": 4, "fire_extra": 20000}
+_STATE = {
+    "iter": 1,
+    "learned_net": 2,
+    "history": 3,
+    "current_step": 4,
+    "minimum_loss": 5,
+    "iter_last_event": 6,
+    "fire_extra": 20000,
+}
+_KINDS = {
+    **dict.fromkeys(("iter", "current_step", "iter_last_event"), (VARINT,)),
+    "minimum_loss": (FIXED32,),
+}
 
 _NO_WEIGHTS = LayerWeights("", "", [])
 
@@ -80,6 +100,9 @@ def write_state(path: PathLike, state: SolverStateFile) -> None:
     for array in state.history:
         message.add_message(_STATE["history"], wire.blob_parts(array))
     message.add_number(_STATE["current_step"], state.current_step)
+    if state.minimum_loss != NO_LOSS:
+        message.add_float(_STATE["minimum_loss"], state.minimum_loss)
+        message.add_number(_STATE["iter_last_event"], state.iter_last_event)
     if state.extra:
         message.add_bytes(_STATE["fire_extra"], state.extra)
     _write(path, message)
@@ -120,15 +143,20 @@ def _mapped(path: PathLike, what: str, parse: Callable[[Data], T]) -> T:
         raise WeightsError(f"{name}: cannot be read: {problem.strerror}") from None
 
 
-def _pick(data: Data, span: tuple[int, int], numbers: dict[str, int], varints: set[str]) -> Spans:
-    """Fields of a message by name: strings and messages, except for those said to be varints."""
-    wanted = {n: _NUMBER if name in varints else _BYTES for name, n in numbers.items()}
+def _pick(
+    data: Data,
+    span: tuple[int, int],
+    numbers: dict[str, int],
+    kinds: Mapping[str, tuple[int, ...]] = NO_KINDS,
+) -> Spans:
+    """Fields of a message by name: strings and messages, except for those of other wire types."""
+    wanted = {n: kinds.get(name, (LENGTH,)) for name, n in numbers.items()}
     found = wire.pick(data, *span, wanted)
     return {name: found[n] for name, n in numbers.items()}
 
 
 def _net(data: Data) -> list[LayerWeights]:
-    net = _pick(data, (0, len(data)), _NET, set())
+    net = _pick(data, (0, len(data)), _NET)
     # Both kinds in one file would be odd; Caffe lets the old one win.
     layers = [_v1_layer(data, span) for span in net["layers"]]
     layers = layers or [_layer(data, span, _LAYER) for span in net["layer"]]
@@ -138,14 +166,14 @@ def _net(data: Data) -> list[LayerWeights]:
 
 
 def _layer(data: Data, span: tuple[int, int], numbers: dict[str, int]) -> LayerWeights:
-    found = _pick(data, span, numbers, set())
+    found = _pick(data, span, numbers)
     name = wire.text(data, found["name"])
     return LayerWeights(name, wire.text(data, found["type"]), _blobs(data, name, found["blobs"]))
 
 
 def _v1_layer(data: Data, span: tuple[int, int]) -> LayerWeights:
     """A layer of the 2014 form, or one of 2013 inside it."""
-    found = _pick(data, span, _V1_LAYER, {"type"})
+    found = _pick(data, span, _V1_LAYER, {"type": (VARINT,)})
     if found["layer"]:
         old = _layer(data, found["layer"][-1], _V0_LAYER)
         if old.type in V0_TYPES:
@@ -168,7 +196,7 @@ def _blobs(data: Data, layer: str, spans: list[tuple[int, int]]) -> list[Floats]
 
 
 def _state(data: Data, history: bool) -> SolverStateFile:
-    found = _pick(data, (0, len(data)), _STATE, {"iter", "current_step"})
+    found = _pick(data, (0, len(data)), _STATE, _KINDS)
     if not found["iter"]:
         raise DamagedError("there is no iteration number in it")
     extra = found["fire_extra"]
@@ -178,4 +206,6 @@ def _state(data: Data, history: bool) -> SolverStateFile:
         [wire.blob(data, *span) for span in found["history"] if history],
         wire.number(found["current_step"]),
         data[extra[-1][0] : extra[-1][1]] if extra else b"",
+        wire.real(data, found["minimum_loss"], NO_LOSS),
+        wire.number(found["iter_last_event"]),
     )

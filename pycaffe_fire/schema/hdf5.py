@@ -13,7 +13,7 @@ import numpy as np
 
 from pycaffe_fire.errors import WeightsError
 from pycaffe_fire.schema.files import replacing
-from pycaffe_fire.schema.records import LayerWeights, SolverStateFile
+from pycaffe_fire.schema.records import NO_LOSS, LayerWeights, SolverStateFile
 from pycaffe_fire.schema.wire import Floats
 
 T = TypeVar("T")
@@ -46,7 +46,11 @@ def read_state(path: PathLike, history: bool) -> SolverStateFile:
         learned_net = net.decode("utf-8", "replace") if isinstance(net, bytes) else str(net)
         extra = bytes(_stored(file["fire_extra"])) if "fire_extra" in file else b""
         arrays = _arrays(group) if history else []
-        return SolverStateFile(iteration, learned_net, arrays, step, extra)
+        loss, event = (
+            np.ravel(_stored(file[name]))[0] if name in file else default
+            for name, default in (("minimum_loss", NO_LOSS), ("iter_last_event", 0))
+        )
+        return SolverStateFile(iteration, learned_net, arrays, step, extra, float(loss), int(event))
 
     return _opened(path, read)
 
@@ -75,6 +79,9 @@ def write_state(path: PathLike, state: SolverStateFile) -> None:
         name = state.learned_net.encode()
         file["learned_net"] = np.array(name, f"S{len(name) + 1}")
         file["current_step"] = np.array([state.current_step], np.int32)
+        if state.minimum_loss != NO_LOSS:
+            file["minimum_loss"] = np.array([state.minimum_loss], np.float32)
+            file["iter_last_event"] = np.array([state.iter_last_event], np.int32)
         _write_arrays(file.create_group("history"), state.history)
         if state.extra:
             file["fire_extra"] = np.frombuffer(state.extra, np.uint8)

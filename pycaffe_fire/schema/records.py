@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from pycaffe_fire.schema.wire import Floats
 
+NO_LOSS = 1e38  # what the forks' states hold before there is a loss
+
 
 @dataclass
 class LayerWeights:
@@ -27,3 +29,5 @@ class SolverStateFile:
     history: list[Floats]
     current_step: int = 0
     extra: bytes = b""
+    minimum_loss: float = NO_LOSS  # this and the next: of the forks' plateau policy
+    iter_last_event: int = 0

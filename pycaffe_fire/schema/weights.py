@@ -6,8 +6,10 @@ written. h5py is only loaded for those, since it takes longer than reading a sma
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from os import PathLike, fspath
-from typing import Any
+from os.path import exists
+from typing import Any, TypeVar
 
 from pycaffe_fire.errors import WeightsError
 from pycaffe_fire.schema import binary
@@ -26,23 +28,35 @@ __all__ = [
     "write_weights",
 ]
 
+T = TypeVar("T")
+
 
 def read_weights(path: str | PathLike[str]) -> list[LayerWeights]:
     """All layers in a .caffemodel of any age or a .caffemodel.h5, those without blobs too."""
-    if _is_hdf5(path, ".caffemodel"):
-        from pycaffe_fire.schema import hdf5
-
-        return hdf5.read_weights(path)
-    return binary.read_weights(path)
+    try:
+        return _read_weights(path)
+    except WeightsError:
+        state = _if_good(lambda: _read_state(path, history=True))
+        if state is None:
+            raise
+    weights = f", or give its weights {state.learned_net}" if state.learned_net else ""
+    raise WeightsError(
+        f"{fspath(path)} is a solver state, not weights; resume from it with --snapshot{weights}"
+    )
 
 
 def read_state(path: str | PathLike[str], history: bool = True) -> SolverStateFile:
     """A .solverstate or .solverstate.h5; quicker without its history."""
-    if _is_hdf5(path, ".solverstate"):
-        from pycaffe_fire.schema import hdf5
-
-        return hdf5.read_state(path, history)
-    return binary.read_state(path, history)
+    try:
+        return _read_state(path, history)
+    except WeightsError:
+        if not _if_good(lambda: _read_weights(path)):
+            raise
+    state = fspath(path).replace(".caffemodel", ".solverstate")
+    beside = f", or resume from {state}" if state != fspath(path) and exists(state) else ""
+    raise WeightsError(
+        f"{fspath(path)} holds weights, not a solver state; start from them with --weights{beside}"
+    )
 
 
 def write_weights(
@@ -76,6 +90,30 @@ def write_state(path: str | PathLike[str], state: SolverStateFile) -> None:
         hdf5.write_state(path, state)
         return
     binary.write_state(path, state)
+
+
+def _read_weights(path: str | PathLike[str]) -> list[LayerWeights]:
+    if _is_hdf5(path, ".caffemodel"):
+        from pycaffe_fire.schema import hdf5
+
+        return hdf5.read_weights(path)
+    return binary.read_weights(path)
+
+
+def _read_state(path: str | PathLike[str], history: bool) -> SolverStateFile:
+    if _is_hdf5(path, ".solverstate"):
+        from pycaffe_fire.schema import hdf5
+
+        return hdf5.read_state(path, history)
+    return binary.read_state(path, history)
+
+
+def _if_good(read: Callable[[], T]) -> T | None:
+    """What a file holds if it is of the other kind: who gives one for the other is told so."""
+    try:
+        return read()
+    except WeightsError:
+        return None
 
 
 def _is_hdf5(path: str | PathLike[str], what: str) -> bool:

@@ -7,6 +7,7 @@ numbers become arrays with one copy.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Iterator, Mapping
 from mmap import mmap
 from typing import Any, TypeAlias
@@ -87,6 +88,11 @@ def number(found: list[tuple[int, int]]) -> int:
     """The value of an int32 field; the last one given counts."""
     value = found[-1][0] & 0xFFFFFFFF if found else 0
     return value - (1 << 32) if value >> 31 else value
+
+
+def real(data: Data, found: list[tuple[int, int]], default: float) -> float:
+    """The value of a float field; the last one given counts."""
+    return float(struct.unpack_from("<f", data, found[-1][0])[0]) if found else default
 
 
 _BLOB = {
@@ -178,6 +184,9 @@ class Parts:
     def add_number(self, field: int, value: int) -> None:
         # A negative int32 travels as the 64-bit number with the same low bits.
         self.add(number_bytes(field << 3 | VARINT), number_bytes(value % (1 << 64)))
+
+    def add_float(self, field: int, value: float) -> None:
+        self.add(number_bytes(field << 3 | FIXED32), struct.pack("<f", value))
 
     def add_bytes(self, field: int, value: bytes | memoryview) -> None:
         self.add(number_bytes(field << 3 | LENGTH), number_bytes(len(value)), value)

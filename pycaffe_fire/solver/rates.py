@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import cos, exp, pi
 from typing import Any
 
 from ..errors import SolverError
 from ..registry import Registry
+from ..schema.records import NO_LOSS, SolverStateFile
 
 log = logging.getLogger("pycaffe_fire")
 
 Policy = Callable[[Any, int], float]
 
 FLAT = 700.0  # exp of more overflows; a rate divided by exp of this is zero in float32
-NO_LOSS = 1e38  # what the forks' solver states hold before there is a loss
 
 POLICIES: Registry[Policy] = Registry("lr_policy", SolverError)
 
@@ -131,34 +130,27 @@ class Plateau:
         self.seen = 0
         self.minimum_loss, self.last_event = NO_LOSS, 0
         self._warm_up = _warm_up(param)[0]
-        self._losses: deque[float] = deque(maxlen=param.average_loss)
 
     def observe(self, iteration: int, loss: Any) -> None:
-        """Take note of an iteration's loss, the same on every rank."""
-        if not self.windows:
-            return  # nothing looks at the loss, which a device may still be computing
-        self._losses.append(float(loss))
-        if iteration < self._warm_up:
-            return
-        smoothed = sum(self._losses) / len(self._losses)
-        if smoothed < self.minimum_loss:
-            self.minimum_loss, self.last_event = smoothed, iteration
+        """Take note of the average loss, which must be the same on every rank."""
+        if not self.windows or iteration < self._warm_up:
+            return  # nobody looks at the loss, which a device may still be computing
+        if float(loss) < self.minimum_loss:
+            self.minimum_loss, self.last_event = float(loss), iteration
         waiting = self.seen < len(self.windows)
         if waiting and iteration >= self.last_event + self.windows[self.seen]:
             self.seen, self.last_event = self.seen + 1, iteration
             log.info("Plateau Status: Iteration %d, step = %d", iteration, self.seen)
 
-    def state(self) -> dict[str, Any]:
-        """What a run must remember to go on as if it had not stopped."""
-        return {
-            "seen": self.seen,
-            "minimum_loss": self.minimum_loss,
-            "last_event": self.last_event,
-            "losses": list(self._losses),
-        }
+    def adopt(self, state: SolverStateFile) -> None:
+        """Go on from the fields that the forks' states have for it."""
+        if self.windows:
+            self.restore([state.current_step, state.minimum_loss, state.iter_last_event])
 
-    def restore(self, state: dict[str, Any]) -> None:
-        self.seen, self.last_event = int(state["seen"]), int(state["last_event"])
-        self.minimum_loss = float(state["minimum_loss"])
-        self._losses.clear()
-        self._losses.extend(float(loss) for loss in state["losses"])
+    def state(self) -> list[float]:
+        """What a run must remember to go on as if it had not stopped."""
+        return [self.seen, self.minimum_loss, self.last_event]
+
+    def restore(self, state: Sequence[float]) -> None:
+        seen, self.minimum_loss, event = state
+        self.seen, self.last_event = int(seen), int(event)

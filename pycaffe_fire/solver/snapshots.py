@@ -140,8 +140,12 @@ class Snapshots:
     def _state(self, model: str) -> schema.SolverStateFile:
         solver = self.solver
         history = [tensor.host for tensor in self._slots()]
-        step = passed_steps(solver.param, solver.iter)
-        return schema.SolverStateFile(solver.iter, model, history, step)
+        plateau = solver.plateau
+        step = plateau.seen or passed_steps(solver.param, solver.iter)
+        return schema.SolverStateFile(
+            solver.iter, model, history, step,
+            minimum_loss=plateau.minimum_loss, iter_last_event=plateau.last_event,
+        )  # fmt: skip
 
     def _slots(self) -> list[Tensor]:
         """The history, slot by slot and parameter by parameter, as Caffe orders it."""
@@ -204,6 +208,7 @@ class Snapshots:
         else:
             solver.test_steps = _tests_until(solver.param, state.iter)
             solver.tested = None
+            solver.plateau.adopt(state)
         self.last = path
 
     def _check_history(self, path: str, state: schema.SolverStateFile, slots: list[Tensor]) -> None:

@@ -279,15 +279,15 @@ def test_foreign_files(tmp_path: Path, reader: str, content: bytes) -> None:
 @pytest.mark.parametrize(
     ("reader", "path", "expected"),
     [
-        ("weights", STATE, "looks like a .solverstate"),
+        ("weights", STATE, "is a solver state, not weights; .*--snapshot, or give its weights"),
         ("weights", MEAN, "looks like a BlobProto"),
-        ("state", MODEL, "looks like a .caffemodel"),
+        ("state", MODEL, "holds weights, not a solver state; .*--weights"),
         ("state", MEAN, "looks like a BlobProto"),
         ("blob", MODEL, "looks like a .caffemodel"),
         ("blob", STATE, "looks like a .solverstate"),
         ("blob", MODEL_H5, "looks like an HDF5 file"),
-        ("weights", STATE_H5, 'not weights: there is no "data" in it'),
-        ("state", MODEL_H5, 'not a solver state: there is no "iter" in it'),
+        ("weights", STATE_H5, "is a solver state, not weights; .*--snapshot, or give its weights"),
+        ("state", MODEL_H5, "holds weights, not a solver state; .*--weights"),
     ],
 )
 def test_caffes_files_for_each_other(reader: str, path: Path, expected: str) -> None:
