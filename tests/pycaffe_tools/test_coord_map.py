@@ -23,14 +23,14 @@ from pycaffe_fire.net_spec import NetSpec, Top
 from pycaffe_fire.net_spec import layers as L
 
 
-def fcn(size: int = 4, stride: int = 2, pad: int = 1, **conv: Any) -> NetSpec:
+def fcn(**conv: Any) -> NetSpec:
     n = NetSpec()
     n.data = L.Input(shape=dict(dim=[1, 1, 40, 40]))
     n.conv = L.Convolution(n.data, **{"num_output": 2, "kernel_size": 3, **conv})
     n.pool = L.Pooling(n.conv, kernel_size=2, stride=2)
     n.relu = L.ReLU(n.pool, in_place=True)
     n.up = L.Deconvolution(
-        n.relu, convolution_param=dict(num_output=2, kernel_size=size, stride=stride, pad=pad)
+        n.relu, convolution_param=dict(num_output=2, kernel_size=4, stride=2, pad=1)
     )
     return n
 
