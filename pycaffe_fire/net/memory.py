@@ -28,7 +28,7 @@ class Lifetime:
 
     @property
     def elements(self) -> int:
-        return -(-self.tensor.layout.elements // ALIGNMENT) * ALIGNMENT
+        return -(-self.tensor.words // ALIGNMENT) * ALIGNMENT
 
     def meets(self, other: Lifetime) -> bool:
         return self.first <= other.last and other.first <= self.last
@@ -45,11 +45,11 @@ def share_gradients(net: Net) -> None:
 
 
 def planned_elements(net: Net, shared: bool) -> tuple[int, int]:
-    """How many elements the net's blobs will hold: values, and gradients once it has run."""
+    """How many float32 words the net's blobs will take: values, and gradients once it has run."""
     values = {id(blob.value): blob.value for tops in net.tops for blob in tops}
     lifetimes = _lifetimes(net)
     gradients = _place(lifetimes) if shared else sum(life.elements for life in lifetimes)
-    return sum(tensor.layout.elements for tensor in values.values()), gradients
+    return sum(tensor.words for tensor in values.values()), gradients
 
 
 def _lifetimes(net: Net) -> list[Lifetime]:

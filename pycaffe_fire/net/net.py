@@ -99,7 +99,9 @@ class Net(Face):
             leader = self.leader_of.get(i, -1)
             if leader < start or not self.layers[leader].leads:  # else its leader did it
                 layer.leads = i in self.groups and self.groups[i][-1] <= last
+                mark = self.backend.mark()
                 layer.forward(bottom, top)
+                self.backend.settle(mark)
                 for blob, weight in self._losses[i]:
                     loss += weight * self.backend.total(blob.data)
                 if self.debug_info:
@@ -125,7 +127,9 @@ class Net(Face):
             if self.need_backward[i] and not done:
                 for tensor in self.unwritten[i] if i < first else ():
                     tensor.clear()
+                mark = self.backend.mark()
                 self.layers[i].backward(self.tops[i], self.propagate_down[i], self.bottoms[i])
+                self.backend.settle(mark)
                 if self.debug_info:
                     debug.backward(self, i)
             for hook in self.hooks.after_backward:
@@ -172,12 +176,14 @@ class Net(Face):
 
     # Weights.
 
-    def copy_from(self, path: str | Sequence[str], ignore_mismatch: bool = False) -> None:
+    def copy_from(
+        self, path: str | os.PathLike[str] | Sequence[str], ignore_mismatch: bool = False
+    ) -> None:
         """Copy weights by layer name from .caffemodels; layers the net lacks are ignored.
 
         Shapes that do not fit are an error, or a warning with `ignore_mismatch`.
         """
-        copy_weights(self, [path] if isinstance(path, str) else path, ignore_mismatch)
+        copy_weights(self, [path] if isinstance(path, str | os.PathLike) else path, ignore_mismatch)
 
     def save(self, path: str, diffs: bool = False) -> None:
         """Write all weights to a .caffemodel (or .h5) that Caffe reads too."""

@@ -15,6 +15,7 @@ from ..layers import LAYERS, Context, Layer
 from . import narrate
 from .graph import filter_net, fusions, insert_splits
 from .parameters import Parameter, Parameters
+from .storage import store_top
 
 PERMISSIVE = 1  # ParamSpec.DimCheckMode
 MULTIPLIERS = ("lr_mult", "decay_mult")
@@ -147,6 +148,7 @@ class Wiring:
                 layer.fail(f'its top "{name}" is already the top of another layer')
             else:
                 blob = self.blobs[name] = Blob(self.backend, (), name)
+                store_top(self.param, param, j, bottom, blob)
                 top.append(blob)
                 if param.type == "Input":
                     self.inputs.append(name)

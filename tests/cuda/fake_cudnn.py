@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from fake_cupy.blas import read_floats, write_floats
 
 from pycaffe_fire.backend.base import Window
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.blob import Blob
 
 BAD_PARAM = 3
+TYPES = {0: np.dtype(np.float32), 2: np.dtype(np.float16), 9: np.dtype(np.uint16)}
 WORKSPACE = 20
 
 
@@ -63,15 +65,16 @@ class FakeCudnn:
 
     def _SetTensorNdDescriptor(self, made: Any, kind: int, n: int, dims: Any, strides: Any) -> int:
         dense = [int(np.prod(list(dims)[i + 1 :])) for i in range(n)]
-        if kind != 0 or n < 4 or len(dims) != n or list(strides) != dense or min(dims) < 1:
+        wrong = len(dims) != n or list(strides) != dense or min(dims) < 1
+        if kind not in TYPES or n < 4 or wrong:
             return BAD_PARAM
-        self.things[made.value] = tuple(dims)
+        self.things[made.value] = (kind, tuple(dims))
         return 0
 
     def _SetFilterNdDescriptor(self, made: Any, kind: int, form: int, n: int, dims: Any) -> int:
-        if kind != 0 or form != 0 or n < 4 or len(dims) != n or min(dims) < 1:
+        if kind not in TYPES or form != 0 or n < 4 or len(dims) != n or min(dims) < 1:
             return BAD_PARAM
-        self.things[made.value] = tuple(dims)
+        self.things[made.value] = (kind, tuple(dims))
         return 0
 
     def _SetConvolutionNdDescriptor(
@@ -91,10 +94,11 @@ class FakeCudnn:
 
     def _fit(self, image: Any, weights: Any, conv: Any, maps: Any) -> Any:
         """(image, weights, maps) shapes and the window, checked against each other."""
-        x, w, y = (self.things[d.value] for d in (image, weights, maps))
+        kinds, (x, w, y) = zip(*(self.things[d.value] for d in (image, weights, maps)), strict=True)
         about = self.things[conv.value]
         window = Window(w[2:], about.window.stride, about.window.pad, about.window.dilation)
-        assert about.math == 3, "TF32 must be off"
+        assert len(set(kinds)) == 1, "blobs, maps and weights must be stored alike"
+        assert about.math == (1 if kinds[0] else 3), "TF32 must be off"
         assert x[0] == y[0] and w[0] == y[1] and w[1] * about.groups == x[1]
         for i, size in enumerate(x[2:]):
             extent = window.dilation[i] * (window.kernel[i] - 1) + 1
@@ -125,9 +129,9 @@ class FakeCudnn:
     ) -> None:  # fmt: skip
         self._check_run(alpha, algorithm, size)
         plan, bx, bw, by = self._plan(x, w, conv, y)
-        bx.data[...], bw.data[...] = self._view(x_at, bx.shape), self._view(w_at, bw.shape)
+        bx.data[...], bw.data[...] = self._read(x, x_at), self._read(w, w_at)
         plan.forward()
-        self._write(y_at, by.data, beta)
+        self._write(y, y_at, by.data, beta)
 
     def _ConvolutionBackwardData(
         self, handle: Any, alpha: Any, w: Any, w_at: Any, dy: Any, dy_at: Any, conv: Any,
@@ -135,9 +139,9 @@ class FakeCudnn:
     ) -> None:  # fmt: skip
         self._check_run(alpha, algorithm, size)
         plan, bx, bw, by = self._plan(dx, w, conv, dy)
-        bw.data[...], by.diff[...] = self._view(w_at, bw.shape), self._view(dy_at, by.shape)
+        bw.data[...], by.diff[...] = self._read(w, w_at), self._read(dy, dy_at)
         plan.backward(True, False, False)
-        self._write(dx_at, bx.diff, beta)
+        self._write(dx, dx_at, bx.diff, beta)
 
     def _ConvolutionBackwardFilter(
         self, handle: Any, alpha: Any, x: Any, x_at: Any, dy: Any, dy_at: Any, conv: Any,
@@ -145,9 +149,9 @@ class FakeCudnn:
     ) -> None:  # fmt: skip
         self._check_run(alpha, algorithm, size)
         plan, bx, bw, by = self._plan(x, dw, conv, dy)
-        bx.data[...], by.diff[...] = self._view(x_at, bx.shape), self._view(dy_at, by.shape)
+        bx.data[...], by.diff[...] = self._read(x, x_at), self._read(dy, dy_at)
         plan.backward(False, True, False)
-        self._write(dw_at, bw.diff, beta)
+        self._write(dw, dw_at, bw.diff, beta)
 
     def _check_run(self, alpha: Any, algorithm: int, size: Any) -> None:
         assert alpha._obj.value == 1 and algorithm == 1 and size.value == WORKSPACE
@@ -159,11 +163,15 @@ class FakeCudnn:
         plan = backend.convolution(blobs[0], blobs[1], None, blobs[2], window, groups)
         return (plan, *blobs)
 
-    def _view(self, address: Any, shape: tuple[int, ...]) -> Any:
-        count = int(np.prod(shape))
-        cells = (ctypes.c_float * count).from_address(address.value)
-        return np.ctypeslib.as_array(cells).reshape(shape)
+    def _view(self, about: Any, address: Any) -> Any:
+        kind, shape = self.things[about.value]
+        size = int(np.prod(shape)) * TYPES[kind].itemsize
+        raw = (ctypes.c_ubyte * size).from_address(address.value)
+        return np.frombuffer(raw, TYPES[kind]).reshape(shape)
 
-    def _write(self, address: Any, values: Any, beta: Any) -> None:
-        view, keep = self._view(address, values.shape), beta._obj.value
-        view[...] = values + keep * view if keep else values
+    def _read(self, about: Any, address: Any) -> Any:
+        return read_floats(self._view(about, address))
+
+    def _write(self, about: Any, address: Any, values: Any, beta: Any) -> None:
+        view, keep = self._view(about, address), beta._obj.value
+        write_floats(view, values + keep * read_floats(view) if keep else values)

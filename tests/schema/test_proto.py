@@ -79,7 +79,9 @@ def test_every_field_of_the_forks_has_a_place(fork: str) -> None:
         for enum, values in facts["enums"].items():
             assert values.keys() <= messages.ENUMS[f"caffe.{message}.{enum}"].keys()
     for enum, values in FORKS[fork]["enums"].items():
-        assert messages.ENUMS[f"caffe.{enum}"] == values
+        known = messages.ENUMS[f"caffe.{enum}"]
+        assert {name: known[name] for name in values} == values
+        assert all(number in OURS for name, number in known.items() if name not in values)
 
 
 def test_moved_numbers_are_in_our_range_and_say_so() -> None:

@@ -42,7 +42,7 @@ from .device import open_device, probe
 from .dropout import Dropout
 from .inner_product import InnerProduct
 from .later import Later, Scalar
-from .launch import KINDS, Kernels, kind_of
+from .launch import KINDS, Kernels, kind_of, words
 from .lrn import LRN
 from .pooling import Pooling
 from .staging import Staging
@@ -175,7 +175,7 @@ class CudaBackend(NumPyBackend):
 
     def reserve(self, elements: int, kind: str = FLOAT32) -> None:
         """A plan will want this much scratch memory; all plans share one piece."""
-        self._reserved = max(self._reserved, _words(elements, kind))
+        self._reserved = max(self._reserved, words(elements, kind))
 
     def memory_report(self, values: int, gradients: int, parameters: int) -> str:
         parts = {
@@ -193,10 +193,10 @@ class CudaBackend(NumPyBackend):
         return report
 
     def scratch(self, elements: int, kind: str = FLOAT32) -> Array:
-        words = _words(elements, kind)
-        if self._scratch is None or self._scratch.size < words:
-            self._scratch = self.empty(max(words, self._reserved))
-        return self._scratch[:words].view(KINDS[kind])[:elements]
+        size = words(elements, kind)
+        if self._scratch is None or self._scratch.size < size:
+            self._scratch = self.empty(max(size, self._reserved))
+        return self._scratch[:size].view(KINDS[kind])[:elements]
 
     # Numbers and doubts that wait until somebody looks.
 
@@ -325,11 +325,6 @@ class CudaBackend(NumPyBackend):
 
     def add(self, parts: Sequence[Tensor], total: Tensor) -> Callable[[], None]:
         return Sum(self, parts, total)
-
-
-def _words(elements: int, kind: str) -> int:
-    """How much of a float32 buffer they take."""
-    return -(-elements * np.dtype(KINDS[kind]).itemsize // 4)
 
 
 def _mebibytes(size: int) -> str:

@@ -1,7 +1,8 @@
 """cuDNN's convolutions through ctypes, as another engine behind the same plan.
 
 Never run on hardware: the tests use a stand-in for the library that checks every descriptor. Only
-algorithms that always give the same bits are asked for, and no TF32.
+algorithms that always give the same bits are asked for, and no TF32; blobs stored in 16 bits are
+summed in float32.
 """
 
 from __future__ import annotations
@@ -16,13 +17,17 @@ import numpy as np
 from ...blob import Blob
 from ...errors import BackendError
 from ..base import Window
-from ..tensor import Array
+from ..tensor import FLOAT32, Array
 from .convolution import Convolution
+from .launch import KINDS, kind_of
+from .tensor import source
 
 if TYPE_CHECKING:
     from . import CudaBackend
 
-FLOAT, NCHW, CROSS_CORRELATION, FMA_MATH = 0, 0, 1, 3
+FLOAT, NCHW, CROSS_CORRELATION = 0, 0, 1
+TYPES = {FLOAT32: FLOAT, "float16": 2, "bfloat16": 9}
+FMA_MATH, TENSOR_OP_MATH = 3, 1  # no TF32; products of 16-bit numbers, summed in float32
 FORWARD_ALGORITHM = BACKWARD_ALGORITHM = 1  # precomputed implicit GEMM; the deterministic ones
 NAMES = ("libcudnn.so.9", "libcudnn.so.8")
 AXES = 2  # that its convolutions want at least
@@ -65,19 +70,21 @@ class Cudnn:
             for descriptor in made:
                 self.call(f"Destroy{kind}Descriptor", descriptor)
 
-    def tensor(self, shape: list[int]) -> ctypes.c_void_p:
-        """A descriptor of a dense float32 tensor."""
+    def tensor(self, kind: str, shape: list[int]) -> ctypes.c_void_p:
+        """A descriptor of a dense tensor."""
         strides = [int(np.prod(shape[i + 1 :])) for i in range(len(shape))]
         made = self.new("CreateTensorDescriptor")
-        self.call("SetTensorNdDescriptor", made, FLOAT, len(shape), _ints(shape), _ints(strides))
+        self.call(
+            "SetTensorNdDescriptor", made, TYPES[kind], len(shape), _ints(shape), _ints(strides)
+        )
         return made
 
-    def filter(self, shape: list[int]) -> ctypes.c_void_p:
+    def filter(self, kind: str, shape: list[int]) -> ctypes.c_void_p:
         made = self.new("CreateFilterDescriptor")
-        self.call("SetFilterNdDescriptor", made, FLOAT, NCHW, len(shape), _ints(shape))
+        self.call("SetFilterNdDescriptor", made, TYPES[kind], NCHW, len(shape), _ints(shape))
         return made
 
-    def convolution(self, window: Window, groups: int) -> ctypes.c_void_p:
+    def convolution(self, kind: str, window: Window, groups: int) -> ctypes.c_void_p:
         made = self.new("CreateConvolutionDescriptor")
         numbers = (_lifted(v, f) for v, f in ((window.pad, 0), (window.stride, 1)))
         pad, stride = (_ints(v) for v in numbers)
@@ -87,7 +94,8 @@ class Cudnn:
             CROSS_CORRELATION, FLOAT,
         )  # fmt: skip
         self.call("SetConvolutionGroupCount", made, groups)
-        self.call("SetConvolutionMathType", made, FMA_MATH)
+        math = FMA_MATH if kind == FLOAT32 else TENSOR_OP_MATH
+        self.call("SetConvolutionMathType", made, math)
         return made
 
     def workspace(self, kind: str, algorithm: int, *descriptors: Any) -> int:
@@ -96,6 +104,26 @@ class Cudnn:
         name = f"GetConvolution{kind}WorkspaceSize"
         self.call(name, self.handle, *descriptors, algorithm, ctypes.byref(size))
         return size.value
+
+
+class Described:
+    """One convolution's descriptors and the bytes of workspace that each direction wants."""
+
+    def __init__(
+        self, cudnn: Cudnn, kind: str, images: list[int], maps: list[int], weights: list[int],
+        window: Window, groups: int,
+    ) -> None:  # fmt: skip
+        self.images, self.maps = cudnn.tensor(kind, images), cudnn.tensor(kind, maps)
+        self.weights = cudnn.filter(kind, weights)
+        self.window = cudnn.convolution(kind, window, groups)
+        made = {"Tensor": [self.images, self.maps], "Filter": [self.weights]}
+        weakref.finalize(self, cudnn.destroy, {**made, "Convolution": [self.window]})
+        x, w, y, conv = self.images, self.weights, self.maps, self.window
+        self.bytes = {
+            "Forward": cudnn.workspace("Forward", FORWARD_ALGORITHM, x, w, conv, y),
+            "BackwardData": cudnn.workspace("BackwardData", BACKWARD_ALGORITHM, w, y, conv, x),
+            "BackwardFilter": cudnn.workspace("BackwardFilter", BACKWARD_ALGORITHM, x, y, conv, w),
+        }
 
 
 class CudnnConvolution(Convolution):
@@ -112,48 +140,54 @@ class CudnnConvolution(Convolution):
         axes = len(window.kernel)
         image, small = (y, x) if transposed else (x, y)
         sizes = [_lifted(blob.shape[-axes:], 1) for blob in (image, small)]
-        self._images = cudnn.tensor([self._samples, self._channels, *sizes[0]])
-        self._small = cudnn.tensor([self._samples, self._maps, *sizes[1]])
-        shape = [self._maps, self._channels // groups, *_lifted(window.kernel, 1)]
-        self._filter = cudnn.filter(shape)
-        self._window = cudnn.convolution(window, groups)
-        made = {"Tensor": [self._images, self._small]}
-        made |= {"Filter": [self._filter], "Convolution": [self._window]}
-        weakref.finalize(self, cudnn.destroy, made)
-        big, little, weights, conv = self._images, self._small, self._filter, self._window
-        self._sizes_of = {
-            "Forward": cudnn.workspace("Forward", FORWARD_ALGORITHM, big, weights, conv, little),
-            "BackwardData": cudnn.workspace(
-                "BackwardData", BACKWARD_ALGORITHM, weights, little, conv, big
-            ),
-            "BackwardFilter": cudnn.workspace(
-                "BackwardFilter", BACKWARD_ALGORITHM, big, little, conv, weights
-            ),
+        shapes = (
+            [self._samples, self._channels, *sizes[0]],
+            [self._samples, self._maps, *sizes[1]],
+            [self._maps, self._channels // groups, *_lifted(window.kernel, 1)],
+        )
+        self._described = {
+            kind: Described(cudnn, kind, *shapes, window, groups)
+            for kind in {tensor.kind for tensor in (y.value, y.gradient, x.gradient)}
         }
-        backend.reserve(-(-max(self._sizes_of.values()) // 4))
+        backend.reserve(max(-(-max(d.bytes.values()) // 4) for d in self._described.values()))
+        kind = y.gradient.kind
+        self._dw = backend.keep(self, 0 if kind == FLOAT32 else w.count, KINDS[kind])
+
+    def _weights(self, kind: str) -> Array:
+        return source(self.w.value, kind)
 
     def _lower(self, images: Array, w: Array, maps: Array) -> None:
-        pairs = (self._images, images), (self._filter, w), (self._small, maps)
-        self._run("Forward", FORWARD_ALGORITHM, *pairs, 0.0)
+        d = self._described[kind_of(images)]
+        pairs = (d.images, images), (d.weights, w), (d.maps, maps)
+        self._run(d, "Forward", FORWARD_ALGORITHM, *pairs, 0.0)
 
     def _raise(self, maps: Array, w: Array, images: Array) -> None:
-        pairs = (self._filter, w), (self._small, maps), (self._images, images)
-        self._run("BackwardData", BACKWARD_ALGORITHM, *pairs, 0.0)
+        d = self._described[kind_of(images)]
+        pairs = (d.weights, w), (d.maps, maps), (d.images, images)
+        self._run(d, "BackwardData", BACKWARD_ALGORITHM, *pairs, 0.0)
 
     def _correlate(self, images: Array, maps: Array, dw: Array, keep: float) -> None:
-        pairs = (self._images, images), (self._small, maps), (self._filter, dw)
-        self._run("BackwardFilter", BACKWARD_ALGORITHM, *pairs, keep)
+        """cuDNN stores gradients of weights as it stores the blobs; ours are float32."""
+        kind = kind_of(images)
+        d = self._described[kind]
+        pairs = (d.images, images), (d.maps, maps)
+        if kind == FLOAT32:
+            self._run(d, "BackwardFilter", BACKWARD_ALGORITHM, *pairs, (d.weights, dw), keep)
+            return
+        self._run(d, "BackwardFilter", BACKWARD_ALGORITHM, *pairs, (d.weights, self._dw), 0.0)
+        self.kernels["add_widened", kind](dw.size, self._dw, keep, dw)
 
     def _run(
-        self, kind: str, algorithm: int, first: Any, second: Any, out: Any, keep: float
-    ) -> None:
+        self, d: Described, name: str, algorithm: int, first: Any, second: Any, out: Any,
+        keep: float,
+    ) -> None:  # fmt: skip
         """out = the op of first and second + keep * out."""
-        size = self._sizes_of[kind]
+        size = d.bytes[name]
         scratch = self.backend.scratch(max(1, -(-size // 4)))
         one, beta = ctypes.c_float(1), ctypes.c_float(keep)
         self._cudnn.call(
-            f"Convolution{kind}", self._cudnn.handle, ctypes.byref(one), first[0],
-            _address(first[1]), second[0], _address(second[1]), self._window, algorithm,
+            f"Convolution{name}", self._cudnn.handle, ctypes.byref(one), first[0],
+            _address(first[1]), second[0], _address(second[1]), d.window, algorithm,
             _address(scratch), ctypes.c_size_t(size), ctypes.byref(beta), out[0], _address(out[1]),
         )  # fmt: skip
 

@@ -71,6 +71,11 @@ def kind_of(array: Array) -> str:
     return next(kind for kind, dtype in KINDS.items() if array.dtype == dtype)
 
 
+def words(elements: int, kind: str) -> int:
+    """How much of a float32 buffer they take, stored as `kind`."""
+    return -(-elements * int(np.dtype(KINDS[kind]).itemsize) // 4)
+
+
 @cache
 def files() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in KERNELS.glob("*.cu")))

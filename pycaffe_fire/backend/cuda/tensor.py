@@ -17,7 +17,7 @@ import numpy as np
 
 from ...blob import Blob
 from ..tensor import FLOAT32, NATIVE, PLAIN, ZERO, Array, Tensor
-from .launch import KINDS
+from .launch import KINDS, words
 
 if TYPE_CHECKING:
     from . import CudaBackend
@@ -47,7 +47,7 @@ class CudaTensor(Tensor):
 
     @property
     def words(self) -> int:
-        return -(-self.layout.elements * np.dtype(KINDS[self.kind]).itemsize // 4)
+        return words(self.layout.elements, self.kind)
 
     def store_as(self, kind: str) -> None:
         if kind != self.kind:

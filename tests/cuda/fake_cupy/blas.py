@@ -31,13 +31,13 @@ def _matrix(address: int, kind: int, rows: int, columns: int, leading: int) -> A
     )
 
 
-def _read(matrix: Any) -> Any:
+def read_floats(matrix: Any) -> Any:
     if matrix.dtype == np.uint16:
         return (matrix.astype(np.uint32) << 16).view(np.float32)
     return matrix.astype(np.float32, copy=False)
 
 
-def _write(matrix: Any, values: Any) -> None:
+def write_floats(matrix: Any, values: Any) -> None:
     if matrix.dtype == np.uint16:
         bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
         matrix[...] = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
@@ -56,9 +56,13 @@ def gemmStridedBatchedEx(
     scale, keep = _scalar(alpha), _scalar(beta)
     steps = [KINDS[t].itemsize for t in (Atype, Btype, Ctype)]
     for i in range(batchCount):
-        a = _read(_matrix(A + steps[0] * i * strideA, Atype, *((k, m) if transa else (m, k)), lda))
-        b = _read(_matrix(B + steps[1] * i * strideB, Btype, *((n, k) if transb else (k, n)), ldb))
+        a = read_floats(
+            _matrix(A + steps[0] * i * strideA, Atype, *((k, m) if transa else (m, k)), lda)
+        )
+        b = read_floats(
+            _matrix(B + steps[1] * i * strideB, Btype, *((n, k) if transb else (k, n)), ldb)
+        )
         c = _matrix(C + steps[2] * i * strideC, Ctype, m, n, ldc)
         with np.errstate(all="ignore"):
             product = scale * ((a.T if transa else a) @ (b.T if transb else b))
-            _write(c, product + keep * _read(c) if keep else product)
+            write_floats(c, product + keep * read_floats(c) if keep else product)

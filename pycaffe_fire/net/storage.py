@@ -1,0 +1,65 @@
+"""How blobs are stored: NVIDIA Caffe's forward_type and backward_type, and our BFLOAT16.
+
+A layer's forward_type is the type of its tops' values, its backward_type that of their gradients;
+default_forward_type and default_backward_type of the net stand for those of all layers. Weights,
+their gradients and their history are float32 always, and so is all arithmetic.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from .. import schema
+from ..backend.base import Backend
+from ..backend.tensor import FLOAT32
+from ..blob import Blob
+
+log = logging.getLogger("pycaffe_fire")
+
+# What these layers compute may be rounded. Everything else stays float32: data and labels, losses
+# and probabilities, indices, boxes, and whatever a layer of somebody else's makes.
+ROUNDED = frozenset(
+    (
+        *("AbsVal", "Axpy", "BN", "BNLL", "BatchNorm", "Bias", "Clip", "Convolution"),
+        *("Deconvolution", "DepthwiseConvolution", "Dropout", "ELU", "Eltwise", "Exp"),
+        *("InnerProduct", "Interp", "LRN", "Log", "MVN", "Normalize", "PReLU", "PSROIPooling"),
+        *("Pooling", "Power", "ROIPooling", "ReLU", "ReLU6", "SPP", "Scale", "Sigmoid", "Swish"),
+        "TanH",
+    )
+)
+# These only move what they get, which may be labels: they store it as they found it.
+MOVED = frozenset(
+    (
+        *("Concat", "Crop", "Flatten", "Permute", "Reorg", "Reshape", "ShuffleChannel", "Slice"),
+        *("Split", "Tile", "Unpooling", "Upsample"),
+    )
+)
+
+
+def store_top(net: Any, param: Any, index: int, bottom: Sequence[Blob], top: Blob) -> None:
+    """Store a new top of a layer as the layer's types and the net's defaults say."""
+    backend = top.backend
+    if param.type in MOVED:
+        top.value.store_as(bottom[0].value.kind)
+        top.gradient.store_as(bottom[0].gradient.kind)
+    elif param.type in ROUNDED and not (param.type == "Pooling" and index):  # that is its mask
+        top.value.store_as(_kind(net, param, backend, "forward_type"))
+        top.gradient.store_as(_kind(net, param, backend, "backward_type"))
+
+
+def _kind(net: Any, param: Any, backend: Backend, field: str) -> str:
+    given = param.HasField(field)
+    number = getattr(param, field) if given else getattr(net, f"default_{field}")
+    kind = {schema.FLOAT16: "float16", schema.BFLOAT16: "bfloat16"}.get(number, FLOAT32)
+    if kind in backend.kinds:
+        return kind
+    _say_float32(schema.Type.Name(number), backend.name)
+    return FLOAT32
+
+
+@cache
+def _say_float32(asked: str, backend: str) -> None:
+    log.info("%s is for GPUs: %s stores all blobs as float32", asked, backend)
