@@ -1,0 +1,89 @@
+"""Norms, local rates, AdamW and smoothed labels on the emulated device, as on the CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_emulator import Module
+from cuda_nets import inception, solver_of, train
+from op_cases import RNG
+
+from pycaffe_fire.backend.base import Segment
+from pycaffe_fire.backend.numpy import NumPyBackend
+
+SEGMENTS = [
+    Segment(0, 2 * 4096 + 5, 1.0, 1.0),
+    Segment(8208, 8208, 1.0, 1.0),
+    Segment(8208, 8211, 2.0, 0.5),
+    Segment(8224, 9999, 0.0, 1.0),
+]
+SETTINGS = (
+    'base_lr: 0.05 lr_policy: "fixed" weight_decay: 0.01 random_seed: 3 display: 0 '
+    "snapshot_after_train: false momentum: 0.9 "
+)
+
+
+def arrays(backend: Any, count: int) -> list[Any]:
+    rng = np.random.default_rng(4)
+    return [backend.xp.asarray(rng.random(10000, np.float32)) for _ in range(count)]
+
+
+@pytest.mark.parametrize("order", [0, 1, 2], ids=["forward", "reverse", "shuffled"])
+def test_dots(cuda: Any, order: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = (np.float32(RNG.standard_normal(10000)) for _ in range(2))
+    want = NumPyBackend().dots(SEGMENTS)(a, b)
+    plan, device = cuda.dots(SEGMENTS), (cuda.xp.asarray(a), cuda.xp.asarray(b))
+    first = plan(*device).get()
+    np.testing.assert_allclose(first, want, rtol=1e-10, atol=1e-12)
+    monkeypatch.setattr(Module, "order", order)
+    np.testing.assert_array_equal(plan(*device).get(), first)
+
+
+@pytest.mark.parametrize("l1", [False, True])
+@pytest.mark.parametrize("own", [False, True])
+def test_adamw(cuda: Any, l1: bool, own: bool) -> None:
+    """Also with a rate for each parameter, after which common rates are as they were."""
+    found = []
+    for backend in (cuda, NumPyBackend()):
+        w, g, m, v = arrays(backend, 4)
+        step = backend.update("adamw", SEGMENTS)
+        rates = backend.xp.asarray(np.array([0.1, 0.2, 0.3, 0.4])) if own else None
+        for each in (rates, None):
+            step(w, g, [m, v], 0.05, 0.01, l1, 0.5, (0.9, 0.99, 1.1, 1e-3), each)
+        found.append([a.get() if backend is cuda else a for a in (w, m, v)])
+    for got, want in zip(*found, strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "leaves"),
+    [
+        ("larc: true larc_turbo: true", 1),
+        ('larc: true larc_policy: "clip" clip_gradients: 0.1', 2),
+        ("local_lr_auto: true local_gw_ratio: 0.01 iter_size: 2", 1),
+        ('type: "Adam" momentum2: 0.99 delta: 1e-4 decoupled_decay: true larc: true', 1),
+    ],
+    ids=["turbo", "clip", "lars", "adamw"],
+)
+def test_solvers_end_where_the_cpu_ends(
+    cuda: Any, tmp_path: Path, settings: str, leaves: int
+) -> None:
+    net = inception(tmp_path)
+    net.layer[-1].loss_param.label_smoothing = 0.1
+    options = {"settings": SETTINGS + settings, "leaves": leaves}
+    want, got = train(net, NumPyBackend(), 4, **options), train(net, cuda, 4, **options)
+    for name, values in want.items():
+        np.testing.assert_allclose(got[name], values, rtol=1e-3, atol=1e-5, err_msg=name)
+
+
+def test_local_rates_wait_for_nothing(cuda: Any, cupy: Any, tmp_path: Path) -> None:
+    solver = solver_of(inception(tmp_path), cuda, SETTINGS + "larc: true larc_turbo: true")
+    solver.step(3)
+    cupy.cuda.waits.clear()
+    solver.step(3)
+    places = {wait.rpartition("/")[2].partition(":")[0] for wait in cupy.cuda.waits}
+    assert places == {"uploads.py"}
+    solver.close()
