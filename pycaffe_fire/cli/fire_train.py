@@ -7,7 +7,7 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from rich.console import Console
 
@@ -27,9 +27,13 @@ from ..parallel.launch import run_job
 from ..parallel.monitor import Reporter
 from ..parallel.tree import check_leaves
 from ..report.glog import logging_with, stderr_handler
+from ..report.json_log import JsonLog, log_path
 from ..report.progress import ConsoleHandler, ProgressDisplay
+from ..report.summary import summary_lines
+from ..report.tensorboard import TensorBoardLog
 from ..report.text import CaffeLog, Results
 from ..solver import Solver, read_param, recorded_run
+from ..solver.capacity import planned
 from ..solver.events import Observer
 from ..solver.health import POLICIES
 from ..solver.large_batch import scale_rate, with_batch
@@ -119,6 +123,15 @@ def _parser() -> Parser:
         "iteration; roll back to the last snapshot and go on with half the rate",
     )  # fmt: skip
     flag("--log", action="store_true", help="Caffe's log lines on a terminal, too")
+    flag(
+        "--tensorboard", metavar="DIR",
+        help="write event files for TensorBoard to this folder (a JSON log is always written: "
+        "PREFIX_log.jsonl beside the snapshots; see fire_plot)",
+    )  # fmt: skip
+    flag(
+        "--summary", action="store_true",
+        help="show the net's layers, shapes, parameters, memory and GFLOPs, and train nothing",
+    )  # fmt: skip
     flag("--times", action="store_true", help="with every display: where time went, on each rank")
     _add_keeping_flags(parser)
     _add_rank_flags(parser)
@@ -222,11 +235,18 @@ def _launch(options: argparse.Namespace) -> NoReturn:
 
 
 def _run_rank(options: argparse.Namespace, param: Any, communicator: Communicator) -> None:
+    if options.summary:
+        with logging_with(stderr_handler(), logging.WARNING):
+            _summarise(options, param, communicator)
+        return
     results = Results()
     effects = EFFECTS[options.sigint_effect], EFFECTS[options.sighup_effect]
     reporter = Reporter(communicator.rank, lambda: communicator.doing)
-    with _display(options.log or param.debug_info, communicator.rank) as show:
-        solver = _make_solver(options, param, communicator, [show, results])
+    with (
+        _display(options.log or param.debug_info, communicator.rank) as show,
+        _logs(options, param, communicator.rank) as logs,
+    ):
+        solver = _make_solver(options, param, communicator, [show, results, *logs])
         solver.show_times = options.times
         with SignalRequests(*effects) as requests:
             solver.requested_action = requests
@@ -258,9 +278,32 @@ def _display(plain: bool, rank: int) -> Iterator[Observer]:
             yield display
 
 
-def _make_solver(
-    options: argparse.Namespace, param: Any, ranks: Communicator, observers: list[Observer]
-) -> Solver:
+@contextmanager
+def _logs(options: argparse.Namespace, param: Any, rank: int) -> Iterator[list[Observer]]:
+    """The files in which rank 0 records the run."""
+    logs: list[JsonLog | TensorBoardLog] = []
+    if rank == 0:
+        logs.append(JsonLog(log_path(param.snapshot_prefix)))
+        if options.tensorboard:
+            logs.append(TensorBoardLog(options.tensorboard))
+    try:
+        yield [*logs]
+    finally:
+        for each in logs:
+            each.close()
+
+
+class _Plan(NamedTuple):
+    """What the flags make of a solver prototxt."""
+
+    param: Any
+    state: Any
+    backend: Backend
+    leaves: int
+    seed: int
+
+
+def _plan(options: argparse.Namespace, param: Any, ranks: Communicator) -> _Plan:
     options.threads = options.threads or max(1, available_cores() // ranks.local_size)
     backend = _backend(options, param)
     if options.snapshot == "auto":  # rank 0 looks: others might see older files
@@ -275,7 +318,7 @@ def _make_solver(
     state = schema.NetState(level=options.level, stage=[s for s in options.stage.split(",") if s])
     if options.iterations:
         param.max_iter = options.iterations
-    try:
+    with _naming(options.solver):
         if options.synthetic is not None:
             param = without_data(param, state, options.synthetic)
         if options.shuffle:
@@ -283,19 +326,49 @@ def _make_solver(
         if options.batch:
             param, factor = with_batch(param, state, options.batch, ranks.size)
             scale_rate(param, options.scale_lr, factor, options.warmup)
-        solver = Solver(
-            param, backend=backend, communicator=ranks, leaves=leaves, seed=seed,
-            level=state.level, stages=state.stage, share_gradients=True, on_nan=options.on_nan,
-            ignore_mismatch=options.ignore_mismatch,
-            observers=observers,
-        )  # fmt: skip
+    return _Plan(param, state, backend, leaves, seed)
+
+
+@contextmanager
+def _naming(solver: str) -> Iterator[None]:
+    """Errors about settings say in which file these are."""
+    try:
+        yield
     except SolverError as error:
-        raise SolverError(f"{options.solver}: {error}") from error
-    except DataError as error:
-        nets = [find_train_net(param, state), *find_test_nets(param)]
-        missing = missing_sources(filter_net(net.param) for net in nets)
-        lines = advice(missing, f"fire_train --solver {options.solver}") if missing else []
-        raise DataError("\n  ".join([str(error), *lines])) from error
+        raise SolverError(f"{solver}: {error}") from error
+
+
+@contextmanager
+def _building(solver: str, plan: _Plan) -> Iterator[None]:
+    """Errors about data say how to get what is not there."""
+    with _naming(solver):
+        try:
+            yield
+        except DataError as error:
+            nets = [find_train_net(plan.param, plan.state), *find_test_nets(plan.param)]
+            missing = missing_sources(filter_net(net.param) for net in nets)
+            lines = advice(missing, f"fire_train --solver {solver}") if missing else []
+            raise DataError("\n  ".join([str(error), *lines])) from error
+
+
+def _summarise(options: argparse.Namespace, param: Any, ranks: Communicator) -> None:
+    plan = _plan(options, param, ranks)
+    with _building(options.solver, plan):
+        net, need = planned(plan.param, plan.state, plan.backend, ranks, plan.leaves, plan.seed)
+    if ranks.rank == 0:
+        print("\n".join(summary_lines(net, need, ranks.size)))
+
+
+def _make_solver(
+    options: argparse.Namespace, param: Any, ranks: Communicator, observers: list[Observer]
+) -> Solver:
+    plan = _plan(options, param, ranks)
+    with _building(options.solver, plan):
+        solver = Solver(
+            plan.param, backend=plan.backend, communicator=ranks, leaves=plan.leaves,
+            seed=plan.seed, level=plan.state.level, stages=plan.state.stage, share_gradients=True,
+            on_nan=options.on_nan, ignore_mismatch=options.ignore_mismatch, observers=observers,
+        )  # fmt: skip
     if options.keep_best:
         solver.follow(options.keep_best, options.stop_after)
     solver.snapshots.keep = options.keep

@@ -10,13 +10,19 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from ..backend.base import Backend
 from ..errors import SolverError
+from ..layers import Context
 from ..layers.feed import DEPTH, Feed
 from ..net import Net
 from ..net.memory import planned_elements
 from ..net.summary import BYTES, mebibytes
+from ..parallel.communicator import Communicator
+from ..parallel.tree import runs
+from .nets import find_test_nets, find_train_net
+from .rules import RULES
 
 CGROUPS = Path("/sys/fs/cgroup")
 
@@ -133,3 +139,20 @@ def _way_out(need: Need, free: int, batch: int) -> str:
     if need.tests > need.parameters:
         return "give the test nets a smaller batch_size and a larger test_iter"
     return "not even one sample fits: use a smaller net, or a larger machine"
+
+
+def planned(
+    param: Any, state: Any, backend: Backend, ranks: Communicator, leaves: int, seed: int
+) -> tuple[Net, Need]:
+    """A solver's training net without a solver, and what training it on one rank would take."""
+    own = ranks.own_leaves(leaves)
+    parts = runs(own, backend.threads) if leaves > 1 else [own]
+    context = Context(seed, 0, own[0], leaves, tuple(parts[0]), param.iter_size)
+    train = find_train_net(param, state)
+    kind = backend if leaves == 1 else backend.another(1)
+    net = Net(train.param, backend=kind, context=context, source=train.path)
+    tests = [
+        Net(found.param, backend=backend, context=Context(seed), lender=net, source=found.path)
+        for found in find_test_nets(param)
+    ]
+    return net, need_of(net, len(parts), tests, RULES[param.type].slots, shared=True)

@@ -1,0 +1,60 @@
+"""fire_plot: curves of runs as a picture, and a page with everything worth publishing of one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from ..errors import FireError
+from ..report.curves import check_picture, draw, panels
+from ..report.page import write_page
+from ..report.runs import read_run
+from .common import Parser, run
+
+COMMANDS = """
+  fire_plot runs/lenet/lenet_log.jsonl -o curves.png            loss, scores and rate of a run
+  fire_plot runs/a runs/b caffe.INFO -o curves.png --by time    several; Caffe's own logs, too
+  fire_plot runs/lenet --html lenet.html                        a page with curves, protocol,
+                                                                hyperparameters, hardware and net
+"""
+
+
+def _parser() -> Parser:
+    parser = Parser("fire_plot", COMMANDS)
+    flag = parser.add_argument
+    flag(
+        "runs", nargs="+", metavar="RUN",
+        help="a JSON log (PREFIX_log.jsonl), a log of Caffe's, a TensorBoard event file, or a "
+        "folder with one",
+    )  # fmt: skip
+    flag("-o", "--output", metavar="FILE.png", help="draw the curves as a picture")
+    flag("--html", metavar="FILE.html", help="write a page that needs nothing else")
+    flag("--by", choices=["iteration", "time"], default="iteration", help="what runs to the right")
+    flag(
+        "--smooth", type=int, default=1, metavar="N",
+        help="average training curves over N displays (default: 1, not at all)",
+    )  # fmt: skip
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run(_parser(), _plot, arguments)
+
+
+def _plot(options: argparse.Namespace) -> None:
+    if not options.output and not options.html:
+        raise FireError("what to make? give -o curves.png, --html page.html, or both")
+    if options.output:
+        check_picture(options.output)
+    runs = [read_run(path) for path in options.runs]
+    if options.output:
+        draw(options.output, panels(runs, options.by, options.smooth), options.by)
+        print(options.output)
+    if options.html:
+        write_page(options.html, runs, options.by, options.smooth)
+        print(options.html)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

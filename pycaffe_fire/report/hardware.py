@@ -1,0 +1,54 @@
+"""What a run ran on: machine, processor, memory and versions, for whoever compares runs."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from importlib import metadata
+from pathlib import Path
+
+from ..backend import available_cores
+from ..version import VERSION
+
+LIBRARIES = ("numpy", "numba", "protobuf", "cupy", "mpi4py")
+
+
+def hardware() -> dict[str, str | int]:
+    """Of this host."""
+    return {
+        "host": socket.gethostname(),
+        "system": platform.platform(),
+        "processor": _processor(),
+        "cores": available_cores(),
+        "memory_bytes": _memory(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of this package, Python, and the libraries whose numbers matter."""
+    found = {"pycaffe_fire": VERSION, "python": platform.python_version()}
+    for name in LIBRARIES:
+        for package in metadata.packages_distributions().get(name, [name])[:1]:
+            try:
+                found[name] = metadata.version(package)
+            except metadata.PackageNotFoundError:
+                continue
+    return found
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _memory() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return 0
