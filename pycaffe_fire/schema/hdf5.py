@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -87,14 +88,48 @@ def write_state(path: PathLike, state: SolverStateFile) -> None:
             file["fire_extra"] = np.frombuffer(state.extra, np.uint8)
 
 
+class _Sink:
+    """A file for the HDF5 library to write. The library does not survive a write that fails: it
+    crashes the process later. So it never hears of one; `error` is the first."""
+
+    def __init__(self, file: io.FileIO) -> None:
+        self._file = file
+        self.seek, self.tell = file.seek, file.tell
+        self.read, self.readinto = file.read, file.readinto
+        self.error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        left = memoryview(data).cast("B")
+        size = len(left)
+        try:
+            while left and self.error is None:
+                left = left[self._file.write(left) :]
+        except OSError as error:
+            self.error = error
+        return size
+
+    def truncate(self, size: int) -> int:
+        try:
+            return self._file.truncate(size)
+        except OSError as error:
+            self.error = self.error or error
+            return size
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+
 @contextmanager
 def _created(path: Path) -> Iterator[Any]:
-    """A new HDF5 file; what fails only when the library flushes it is an OSError like any other."""
-    try:
-        with h5py.File(path, "w") as file:
-            yield file
-    except RuntimeError as problem:
-        raise OSError(" ".join(str(problem).split())) from problem
+    """A new HDF5 file; whatever could not be written of it is an OSError when it is closed."""
+    with io.FileIO(path, "w+") as file:
+        sink = _Sink(file)
+        try:
+            with h5py.File(sink, "w") as made:
+                yield made
+        finally:
+            if sink.error is not None:
+                raise sink.error
 
 
 def _opened(path: PathLike, read: Callable[[Any], T]) -> T:
