@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from glob import escape as glob_escape
+from glob import glob
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,9 @@ from numpy.typing import NDArray
 
 from . import schema
 from .errors import DataError
-from .io import Transformer, oversample, resize_image
+from .io import Transformer, load_image, oversample, resize_image
 from .net import Net
+from .schema.files import replacing
 
 
 class Classifier(Net):
@@ -99,3 +102,44 @@ def picture_transformer(
     if channel_swap is not None:
         made.set_channel_swap(name, channel_swap)
     return made
+
+
+def read_pictures(path: str, ending: str) -> list[NDArray[Any]]:
+    """The pictures of a file, of a folder (those whose names end so), or of a .npy array."""
+    if path.endswith(".npy"):
+        pictures = read_array(path)
+        if pictures.ndim != 4:
+            raise DataError(
+                f"{path}: must hold pictures x height x width x channels, got {pictures.shape}"
+            )
+        return list(pictures)
+    if not os.path.isdir(path):
+        return [load_image(path)]
+    names = sorted(glob(os.path.join(glob_escape(path), f"*.{ending}")))
+    if not names:
+        raise DataError(f"{path}: no *.{ending} in this folder; --ext names another ending")
+    return [load_image(name) for name in names]
+
+
+def read_mean(path: str) -> NDArray[Any]:
+    """A mean to subtract: a .npy array, or a .binaryproto as compute_image_mean writes it."""
+    if path.endswith(".npy"):
+        return read_array(path)
+    mean: NDArray[Any] = schema.read_blob(path)
+    return mean[0] if mean.ndim == 4 else mean
+
+
+def read_array(path: str) -> NDArray[Any]:
+    """A .npy file of numbers; one with Python objects, which could run code, is refused."""
+    try:
+        array: NDArray[Any] = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be read as a NumPy array: {reason}") from None
+    return array
+
+
+def write_array(path: str, array: NDArray[Any]) -> None:
+    """Write a .npy file, completely or not at all."""
+    with replacing(path, DataError) as temporary, temporary.open("wb") as file:
+        np.save(file, array)

@@ -1,0 +1,102 @@
+"""How long a net's passes and the layers in them take, measured while it runs as it always does.
+
+A layer that runs fused with another one shows no time of its own: its leader's includes it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..backend.base import Backend
+from .net import Net
+
+
+@dataclass
+class LayerTimes:
+    """Mean seconds of one layer; `inside` is the layer whose op does its work, if any."""
+
+    name: str
+    forward: float = 0.0
+    backward: float = 0.0
+    inside: str = ""
+
+
+@dataclass
+class NetTimes:
+    """Mean seconds of the passes, of all of it and of every layer."""
+
+    layers: list[LayerTimes]
+    forward: float = 0.0
+    backward: float = 0.0
+    total: float = 0.0
+
+
+def time_net(net: Net, iterations: int, each: Callable[[int, float], None]) -> NetTimes:
+    """Run forward and backward this often, telling `each` the number and seconds of every one.
+
+    The net should have run before: its first passes plan and allocate.
+    """
+    times = NetTimes([LayerTimes(layer.name) for layer in net.layers])
+    for follower, leader in net.leader_of.items():
+        times.layers[follower].inside = net.layers[leader].name
+    stopwatch = _Stopwatch(net, times)
+    stopwatch.attach()
+    try:
+        for number in range(iterations):
+            net.clear_param_diffs()
+            began = time.perf_counter()
+            net.run_forward()
+            between = time.perf_counter()
+            net.run_backward()
+            ended = time.perf_counter()
+            net.context.step += 1
+            times.forward += (between - began) / iterations
+            times.backward += (ended - between) / iterations
+            each(number, ended - began)
+    finally:
+        stopwatch.detach()
+    for layer in times.layers:
+        layer.forward /= iterations
+        layer.backward /= iterations
+    times.total = times.forward + times.backward
+    return times
+
+
+class _Stopwatch:
+    """Hooks around every layer that add up its time."""
+
+    def __init__(self, net: Net, times: NetTimes) -> None:
+        self._net, self._times, self._began = net, times, 0.0
+
+    def attach(self) -> None:
+        hooks = self._net.hooks
+        hooks.before_forward.append(self._start)
+        hooks.after_forward.append(self._forward)
+        hooks.before_backward.append(self._start)
+        hooks.after_backward.append(self._backward)
+
+    def detach(self) -> None:
+        hooks = self._net.hooks
+        hooks.before_forward.remove(self._start)
+        hooks.after_forward.remove(self._forward)
+        hooks.before_backward.remove(self._start)
+        hooks.after_backward.remove(self._backward)
+
+    def _start(self, index: int) -> None:
+        self._began = time.perf_counter()
+
+    def _forward(self, index: int) -> None:
+        _wait(self._net.backend)
+        self._times.layers[index].forward += time.perf_counter() - self._began
+
+    def _backward(self, index: int) -> None:
+        _wait(self._net.backend)
+        self._times.layers[index].backward += time.perf_counter() - self._began
+
+
+def _wait(backend: Backend) -> None:
+    """A device has only been told what to do."""
+    if not backend.on_host:
+        backend.xp.cuda.Device().synchronize()
