@@ -153,28 +153,23 @@ def sums_in_order(sums: Any, firsts: Any, totals: Any) -> None:
 
 
 @parallel_jit
-def _block_squares(values: Any, sums: Any) -> None:
-    for block in prange(sums.size):
-        part = values[block * BLOCK : min((block + 1) * BLOCK, values.size)]
+def block_squares(values: Any, starts: Any, stops: Any, sums: Any) -> None:
+    """block_dots of a buffer with itself, in half the time."""
+    for block in prange(starts.size):
+        part = values[starts[block] : stops[block]]
         total = 0.0
         for i in range(part.size):
             total += np.float64(part[i]) * np.float64(part[i])
         sums[block] = total
 
 
-@jit
-def _in_order(sums: Any) -> Any:
-    total = 0.0
-    for s in sums:
-        total += s
-    return total
-
-
 def sum_of_squares(values: Any) -> float:
     """The sum of squares of a flat buffer; block by block, so threads do not change its bits."""
-    sums = np.zeros((values.size + BLOCK - 1) // BLOCK, np.float64)
-    _block_squares(values, sums)
-    return float(_in_order(sums))
+    starts = np.arange(0, values.size, BLOCK)
+    sums, total = np.empty(starts.size, np.float64), np.empty(1, np.float64)
+    block_squares(values, starts, np.minimum(starts + BLOCK, values.size), sums)
+    sums_in_order(sums, np.array([0, starts.size]), total)
+    return float(total[0])
 
 
 @parallel_jit

@@ -52,7 +52,10 @@ class Dots(SegmentDots):
 
     def __call__(self, a: Array, b: Array) -> Array:
         use_threads(self._threads)
-        update.block_dots(a, b, self._starts, self._stops, self._sums)
+        if a is b:
+            update.block_squares(a, self._starts, self._stops, self._sums)
+        else:
+            update.block_dots(a, b, self._starts, self._stops, self._sums)
         totals = np.empty(self._firsts.size - 1, np.float64)
         update.sums_in_order(self._sums, self._firsts, totals)
         return totals
