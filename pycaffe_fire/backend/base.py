@@ -102,6 +102,28 @@ class SegmentDots(ABC):
         """In double precision, where the buffers are; the same for any number of threads."""
 
 
+class LossScale(ABC):
+    """A factor on all losses that keeps small gradients from vanishing where 16 bits store them."""
+
+    factor: Any  # a number, or an array that holds it on a device
+
+    @abstractmethod
+    def unscale(self, gradients: Array) -> None:
+        """Divide by the factor, and choose the next one; after an overflow, the update that
+        follows does nothing."""  # fmt: skip
+
+    @abstractmethod
+    def state(self) -> list[float]:
+        """What snapshots take along."""
+
+    @abstractmethod
+    def restore(self, state: list[float]) -> None: ...
+
+    def news(self) -> str | None:
+        """What has changed since somebody asked last; a device is waited for."""
+        return None
+
+
 class PoolingPlan(Plan):
     """Pooling, which may have to tell where each maximum came from."""
 
@@ -121,6 +143,17 @@ class JoinPlan(ABC):
     @abstractmethod
     def backward(self, wanted: Sequence[bool]) -> None:
         """Write the gradients of the inputs that want one."""
+
+
+class ChannelPlan(ABC):
+    """An op with one or two parameters per channel (axis 1)."""
+
+    @abstractmethod
+    def forward(self) -> None: ...
+
+    @abstractmethod
+    def backward(self, data: bool, weights: bool, bias: bool) -> None:
+        """Write the input's gradient, add to those of the parameters."""
 
 
 class NormPlan(ABC):
@@ -299,6 +332,15 @@ class Backend(ABC):
         """y = max(x, 0) + slope * min(x, 0); x and y may be one blob."""
 
     @abstractmethod
+    def prelu(self, x: Blob, y: Blob, slope: Blob) -> ChannelPlan:
+        """y = x for x > 0, slope * x otherwise, with a slope per channel or one (of shape ()) for
+        all; x and y may be one blob: its input is kept for backward."""  # fmt: skip
+
+    @abstractmethod
+    def scale_shift(self, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None) -> ChannelPlan:
+        """y = x * scale + shift per channel; x and y may be one blob, as above."""
+
+    @abstractmethod
     def dropout(self, x: Blob, y: Blob, ratio: float, scale: float) -> MaskedPlan:
         """y = x * scale where a uniform draw per element is >= ratio, else 0; may be in place."""
 
@@ -331,12 +373,21 @@ class Backend(ABC):
         """exp(x) / sum of exp(x) along an axis, safe for large x; a new array."""
 
     @abstractmethod
+    def softmax_plan(self, x: Blob, y: Blob, axis: int) -> Plan:
+        """The same from blob to blob, with its gradient; x and y may be one blob."""
+
+    @abstractmethod
     def update(self, rule: str, segments: Sequence[Segment]) -> UpdateStep:
         """sgd, nesterov, adagrad, rmsprop, adadelta, adam or adamw over flat buffers."""
 
     @abstractmethod
     def dots(self, segments: Sequence[Segment]) -> SegmentDots:
         """Inner products of flat buffers, segment by segment: norms and the like."""
+
+    def dynamic_scale(self, first: float, update: UpdateStep) -> LossScale:
+        """A loss scale that follows what the gradients can bear, for a device that stores blobs in
+        16 bits."""  # fmt: skip
+        raise NotImplementedError  # `kinds` says that nobody asks
 
     @abstractmethod
     def sum_of_squares(self, values: Array) -> float:

@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from .. import schema
 from ..blob import Blob
 from .base import Neuron, register_layer
-
-
-def prelu(xp: Any, x: Any, slope: Any) -> Any:
-    return xp.where(x > 0, x, slope * x)
-
-
-def prelu_gradients(xp: Any, x: Any, slope: Any, dy: Any) -> tuple[Any, Any]:
-    """The gradient of x, and that of the slope before it is summed to the slope's shape."""
-    negative = x <= 0
-    return xp.where(negative, slope * dy, dy), xp.where(negative, x * dy, 0)
 
 
 @register_layer("PReLU")
@@ -38,21 +27,12 @@ class PReLU(Neuron):
         shape, slopes = bottom[0].shape, self.blobs[0].shape
         if slopes and shape[1:2] != slopes:
             self.fail(f"has {slopes[0]} slopes, one per channel, got a bottom {list(shape)}")
-        self._broadcast = (1, *slopes, *(1 for _ in shape[2:])) if slopes else ()
+        self._plan = self.backend.prelu(bottom[0], top[0], self.blobs[0])
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        x = bottom[0].data
-        self._kept = x.copy() if top[0] is bottom[0] else None
-        top[0].data[...] = prelu(self.xp, x, self.blobs[0].data.reshape(self._broadcast))
+        self._plan.forward()
 
     def backward(
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
     ) -> None:
-        x = bottom[0].data if self._kept is None else self._kept
-        slope = self.blobs[0].data.reshape(self._broadcast)
-        dx, products = prelu_gradients(self.xp, x, slope, top[0].diff)
-        if self.param_propagate_down[0]:
-            axes = tuple(i for i in range(products.ndim) if i != 1 or not self._broadcast)
-            self.blobs[0].diff[...] += products.sum(axis=axes)
-        if propagate_down[0]:
-            bottom[0].diff[...] = dx
+        self._plan.backward(propagate_down[0], self.param_propagate_down[0], False)

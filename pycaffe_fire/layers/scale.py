@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from .. import schema
+from ..backend.base import ChannelPlan
 from ..blob import Blob
 from .base import Layer, register_layer
 
@@ -15,7 +16,8 @@ class Broadcast(Layer):
     """What Scale and Bias share: an operand that is a second bottom or a learned blob, and how it
     spans `num_axes` axes of the first bottom from `axis` on (-1: all the rest).
 
-    Inside, the bottom is seen as (outer, middle, inner) and the operand as (middle, 1).
+    Inside, the bottom is seen as (outer, middle, inner) and the operand as (middle, 1). One learned
+    number per channel, the usual case, is an op of the backend's.
     """
 
     bottoms = (1, 2)
@@ -43,6 +45,12 @@ class Broadcast(Layer):
             )
         self._middle = prod(inner)
         self._cut = (prod(shape[:axis]), self._middle, prod(shape[axis + len(inner) :]))
+
+    def channelwise(self, bottom: Sequence[Blob], operand: Blob) -> bool:
+        """Is there one learned number for each channel?"""
+        shape = bottom[0].shape
+        own = len(bottom) == 1 and operand.shape == shape[1:2]
+        return own and self._cut[:2] == (shape[0], shape[1])
 
     def cut(self, array: Any) -> Any:
         return array.reshape(self._cut)
@@ -83,8 +91,15 @@ class Scale(Broadcast):
                 f"its bias {list(self.blobs[-1].shape)} does not match the scale "
                 f"{list(self._scale(bottom).shape)}"
             )
+        self._plan: ChannelPlan | None = None
+        if self.channelwise(bottom, self._scale(bottom)):
+            scale, shift = (*self.blobs, None)[:2]
+            self._plan = self.backend.scale_shift(bottom[0], top[0], scale, shift)
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        if self._plan is not None:
+            self._plan.forward()
+            return
         x = self.cut(bottom[0].data)
         self._kept = x.copy() if top[0] is bottom[0] else None
         y = x * self.column(self._scale(bottom).data)
@@ -95,6 +110,9 @@ class Scale(Broadcast):
     def backward(
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
     ) -> None:
+        if self._plan is not None:
+            self._plan.backward(propagate_down[0], *(*self.param_propagate_down, False)[:2])
+            return
         dy = self.cut(top[0].diff)
         if self.param.scale_param.bias_term and self.param_propagate_down[-1]:
             self.blobs[-1].diff[...] += self.collect(dy, self.blobs[-1])
@@ -122,14 +140,23 @@ class Bias(Broadcast):
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self.reshape_top(bottom, top)
         self.span(bottom, self._bias(bottom), self.param.bias_param)
+        self._plan: ChannelPlan | None = None
+        if self.channelwise(bottom, self._bias(bottom)):
+            self._plan = self.backend.scale_shift(bottom[0], top[0], None, self.blobs[0])
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        if self._plan is not None:
+            self._plan.forward()
+            return
         y = self.cut(bottom[0].data) + self.column(self._bias(bottom).data)
         top[0].data[...] = y.reshape(top[0].shape)
 
     def backward(
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
     ) -> None:
+        if self._plan is not None:
+            self._plan.backward(propagate_down[0], False, self.param_propagate_down[0])
+            return
         dy = top[0].diff
         bias, learned = self._bias(bottom), len(bottom) == 1
         if self.param_propagate_down[0] if learned else propagate_down[1]:

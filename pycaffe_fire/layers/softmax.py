@@ -14,15 +14,14 @@ class Softmax(Neuron):
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().reshape(bottom, top)
-        self._axis = self.axis(bottom[0], self.param.softmax_param.axis)
+        axis = self.axis(bottom[0], self.param.softmax_param.axis)
+        self._plan = self.backend.softmax_plan(bottom[0], top[0], axis)
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        top[0].data[...] = self.backend.softmax(bottom[0].data, self._axis)
+        self._plan.forward()
 
     def backward(
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
     ) -> None:
         if propagate_down[0]:
-            y, dy = top[0].data, top[0].diff
-            dot = (y * dy).sum(axis=self._axis, keepdims=True)
-            bottom[0].diff[...] = (dy - dot) * y
+            self._plan.backward()

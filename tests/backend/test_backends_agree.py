@@ -362,3 +362,109 @@ def test_what_only_plain_arrays_can_do(fast: Backend, shape: tuple[int, ...]) ->
         return {"y": joined.data.copy(), "dx": bottom.diff.copy(), "dw": weights.diff.copy()}
 
     agree(fast, run)
+
+
+CHANNELS = [(2, 3, 4, 5), (1, 16, 3, 3), (3, 20, 5, 7), (4, 7), (2, 3, 50), (1, 2, 3, 2, 2)]
+
+
+def channelwise(backend: Backend, op: str, shape: Sequence[int], in_place: bool, make: Make,
+                numbers: Sequence[Array | None]) -> dict[str, Array]:  # fmt: skip
+    """Two rounds of prelu or scale_shift: parameters' gradients add up."""
+    rng = np.random.default_rng(1)
+    bottom = make(backend, distinct(shape))
+    top = bottom if in_place else blob(backend, shape)
+    blobs = [None if n is None else blob(backend, n) for n in numbers]
+    plan: Any = getattr(backend, op)(bottom, top, *blobs)
+    found = {}
+    for i in range(2):
+        bottom.data[...] = rng.permutation(distinct(shape).reshape(-1)).reshape(shape)
+        plan.forward()
+        found[f"y{i}"] = top.data.copy()
+        top.diff[...] = rng.standard_normal(shape)
+        plan.backward(i == 0, True, True)
+        found[f"dx{i}"] = bottom.diff.copy()
+    return found | {f"d{i}": b.diff.copy() for i, b in enumerate(blobs) if b is not None}
+
+
+@LAYOUTS
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("shape", CHANNELS)
+def test_prelu(
+    fast: Backend, shape: tuple[int, ...], shared: bool, in_place: bool, make: Make
+) -> None:
+    (slope,) = normal(() if shared else shape[1:2])
+    state = RNG.bit_generator.state
+
+    def run(backend: Backend) -> dict[str, Array]:
+        RNG.bit_generator.state = state
+        return channelwise(backend, "prelu", shape, in_place, make, [np.asarray(slope)])
+
+    agree(fast, run)
+
+
+@LAYOUTS
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("which", ["both", "scale", "shift"])
+@pytest.mark.parametrize("shape", CHANNELS)
+def test_scale_shift(
+    fast: Backend, shape: tuple[int, ...], which: str, in_place: bool, make: Make
+) -> None:
+    scale, shift = normal(shape[1:2], shape[1:2])
+    given = [None if which == "shift" else scale, None if which == "scale" else shift]
+    state = RNG.bit_generator.state
+
+    def run(backend: Backend) -> dict[str, Array]:
+        RNG.bit_generator.state = state
+        return channelwise(backend, "scale_shift", shape, in_place, make, given)
+
+    agree(fast, run)
+
+
+@LAYOUTS
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [((3, 7), 1), ((2, 20, 3, 5), 1), ((2, 16, 9, 9), 1), ((2, 3, 70), 2), ((1, 5, 7, 11), 0),
+     ((6,), 0), ((2, 3, 4, 5), 3)],
+)  # fmt: skip
+def test_softmax_of_blobs(
+    fast: Backend, shape: tuple[int, ...], axis: int, in_place: bool, make: Make
+) -> None:
+    x, dy = normal(shape, shape)
+
+    def run(backend: Backend) -> dict[str, Array]:
+        bottom = make(backend, 10 * x)
+        top = bottom if in_place else blob(backend, shape)
+        return simple(backend.softmax_plan(bottom, top, axis), bottom, top, dy)
+
+    agree(fast, run)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((5, 1000), 1), ((2, 21, 8, 9), 1), ((3, 4), 0)])
+def test_softmax_is_exact_to_a_millionth(shape: tuple[int, ...], axis: int) -> None:
+    x = np.float32(8 * RNG.standard_normal(shape))
+    got = onednn(1).softmax(x, axis)
+    want = NumPyBackend(dtype=np.float64).softmax(x.astype(float), axis)
+    np.testing.assert_allclose(got, want, rtol=3e-6)
+    np.testing.assert_allclose(got.sum(axis=axis), 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf, 3e38])
+def test_softmax_of_odd_numbers_is_that_of_numpy(odd: float) -> None:
+    x = np.float32([[1, 2, odd, -1], [1, 2, 3, 4], [-np.inf, -np.inf, -np.inf, -np.inf]])
+    with np.errstate(all="ignore"):
+        want = NumPyBackend().softmax(x, 1)
+        for got in (onednn(1).softmax(x, 1), onednn(1).softmax(x.T.copy(), 0).T):
+            np.testing.assert_allclose(got, want, rtol=3e-6, atol=1e-37)
+
+
+def test_dropping_in_place_is_the_same(fast: Backend) -> None:
+    x = np.abs(RNG.standard_normal((3, 20, 5, 7)).astype(np.float32))
+    want = NumPyBackend().uniform(Draw(9, 8, 7), 3, 700).reshape(x.shape) >= np.float32(0.3)
+    for make in (blob, blocked):
+        for in_place in (False, True):
+            bottom = make(fast, x)
+            top = bottom if in_place else blob(fast, x.shape)
+            fast.dropout(bottom, top, 0.3, 2.0).forward(Draw(9, 8, 7))
+            np.testing.assert_array_equal(top.data, np.where(want, 2 * x, 0))

@@ -18,10 +18,16 @@ RUN = 16  # tiles per task on a plain layout
 
 
 @jit
-def _drop(x: Any, y: Any, words: Any, least: Any, scale: Any) -> None:
-    for i in range(x.size):
-        value = x[i] * scale
-        y[i] = value if words[i] >= least else np.float32(0)
+def _drop(x: Any, y: Any, words: Any, least: Any, scale: Any, kept: Any) -> None:
+    """x and y may be one array: `kept` stands between, so that both loops vectorise."""
+    for start in range(0, x.size, kept.size):
+        source, target = x[start : start + kept.size], y[start : start + kept.size]
+        drawn = words[start : start + kept.size]
+        for i in range(source.size):
+            value = source[i] * scale
+            kept[i] = value if drawn[i] >= least else np.float32(0)
+        for i in range(source.size):
+            target[i] = kept[i]
 
 
 @jit
@@ -44,11 +50,12 @@ def apply_plain(
     runs = (n + RUN * step_size - 1) // (RUN * step_size)
     for task in prange(num * runs):
         row, begin = task // runs, task % runs * RUN * step_size
-        pairs = np.empty(2 * TILE, np.uint64)
+        pairs, kept = np.empty(2 * TILE, np.uint64), np.empty(4 * TILE, np.float32)
+        words = pairs.view(np.uint32)
         for start in range(begin, min(begin + RUN * step_size, n), step_size):
             sample, stop = first_sample + np.uint64(row), min(start + step_size, n)
             philox_tile(key, step, sample, np.uint64(start // 4), pairs)
-            _drop(x[row, start:stop], y[row, start:stop], pairs.view(np.uint32), least, scale)
+            _drop(x[row, start:stop], y[row, start:stop], words, least, scale, kept)
 
 
 @parallel_jit
@@ -69,5 +76,5 @@ def apply_blocked(
         philox_tile(key, step, first_sample + np.uint64(n), first, pairs)
         turned = np.empty((pixels, b), np.uint32)
         _turn(pairs.view(np.uint32)[: b * pixels].reshape(b, pixels), turned)
-        flat = turned.reshape(-1)
-        _drop(x[n, o].reshape(-1), y[n, o].reshape(-1), flat, least, scale)
+        kept, flat = np.empty(4 * TILE, np.float32), turned.reshape(-1)
+        _drop(x[n, o].reshape(-1), y[n, o].reshape(-1), flat, least, scale, kept)

@@ -11,6 +11,7 @@ from ...blob import Blob
 from .. import random
 from ..base import (
     Backend,
+    ChannelPlan,
     Draw,
     JoinPlan,
     MaskedPlan,
@@ -27,12 +28,14 @@ from ..tensor import Array, Tensor
 from .activation import ReLU
 from .add import Sum
 from .batch_norm import BatchNorm
+from .channelwise import PReLU, ScaleShift
 from .concat import Concat
 from .convolution import Convolution
 from .dropout import Dropout
 from .inner_product import InnerProduct
 from .lrn import LRN
 from .pooling import Pooling
+from .softmax import Softmax
 from .update import Dots, Update
 from .weighted_sum import WeightedSum
 
@@ -89,6 +92,12 @@ class NumPyBackend(Backend):
     def relu(self, x: Blob, y: Blob, slope: float) -> Plan:
         return ReLU(self, x, y, slope)
 
+    def prelu(self, x: Blob, y: Blob, slope: Blob) -> ChannelPlan:
+        return PReLU(self, x, y, slope)
+
+    def scale_shift(self, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None) -> ChannelPlan:
+        return ScaleShift(self, x, y, scale, shift)
+
     def dropout(self, x: Blob, y: Blob, ratio: float, scale: float) -> MaskedPlan:
         return Dropout(self, x, y, ratio, scale)
 
@@ -109,6 +118,9 @@ class NumPyBackend(Backend):
     def softmax(self, x: Array, axis: int) -> Array:
         exps = self.xp.exp(x - x.max(axis=axis, keepdims=True))
         return exps / exps.sum(axis=axis, keepdims=True)
+
+    def softmax_plan(self, x: Blob, y: Blob, axis: int) -> Plan:
+        return Softmax(self, x, y, axis)
 
     def update(self, rule: str, segments: Sequence[Segment]) -> UpdateStep:
         return Update(self.xp, rule, segments)

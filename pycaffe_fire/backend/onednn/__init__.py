@@ -11,6 +11,7 @@ import numpy as np
 
 from ...blob import Blob
 from ..base import (
+    ChannelPlan,
     JoinPlan,
     MaskedPlan,
     NormPlan,
@@ -29,6 +30,7 @@ from ..tensor import Array, Tensor
 from .activation import ReLU
 from .add import Sum
 from .batch_norm import BatchNorm
+from .channelwise import Channelwise, PReLU, ScaleShift
 from .concat import Concat
 from .convolution import Convolution
 from .dropout import Dropout
@@ -37,6 +39,7 @@ from .library import RELU, Library
 from .lrn import LRN
 from .memory import Descriptor, OneDNNTensor, Program, Workspace
 from .pooling import Pooling
+from .softmax import Softmax, of_array
 from .update import Dots, Update
 from .weighted_sum import WeightedSum
 
@@ -145,6 +148,16 @@ class OneDNNBackend(NumPyBackend):
             return super().relu(x, y, slope)
         return ReLU(self, x, y, slope)
 
+    def prelu(self, x: Blob, y: Blob, slope: Blob) -> ChannelPlan:
+        if not Channelwise.supports(x):
+            return super().prelu(x, y, slope)
+        return PReLU(self, x, y, slope)
+
+    def scale_shift(self, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None) -> ChannelPlan:
+        if not Channelwise.supports(x):
+            return super().scale_shift(x, y, scale, shift)
+        return ScaleShift(self, x, y, scale, shift)
+
     def dropout(self, x: Blob, y: Blob, ratio: float, scale: float) -> MaskedPlan:
         if not Dropout.supports(x):
             return super().dropout(x, y, ratio, scale)
@@ -169,6 +182,17 @@ class OneDNNBackend(NumPyBackend):
         if any(0 in x.shape for x in xs):
             return super().concat(xs, y, axis)
         return Concat(self, xs, y, axis)
+
+    def softmax(self, x: Array, axis: int) -> Array:
+        if numba is None or not x.size:
+            return super().softmax(x, axis)
+        use_threads(self.threads)
+        return of_array(x, axis)
+
+    def softmax_plan(self, x: Blob, y: Blob, axis: int) -> Plan:
+        if not Softmax.supports(x, axis):
+            return super().softmax_plan(x, y, axis)
+        return Softmax(self, x, y, axis)
 
     def update(self, rule: str, segments: Sequence[Segment]) -> UpdateStep:
         if numba is None:
