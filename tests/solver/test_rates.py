@@ -91,6 +91,7 @@ def test_passed_steps() -> None:
         ('lr_policy: "step" gamma: 0.1', "stepsize of at least 1"),
         ('lr_policy: "poly"', "needs a max_iter"),
         ('lr_policy: "cosine"', "needs a max_iter"),
+        ('lr_policy: "stepp" rampup_interval: 9', 'unknown lr_policy "stepp"'),
         ('lr_policy: "plateau" gamma: 0.1', "needs a plateau_winsize of at least 1"),
         ('lr_policy: "plateau" plateau_winsize: 3 plateau_winsize: 0', "plateau_winsize"),
         ('lr_policy: "fixed" min_lr: 0.6', r"between 0 and base_lr \(0.5\), got 0.6"),

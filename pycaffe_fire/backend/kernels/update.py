@@ -154,7 +154,7 @@ def sums_in_order(sums: Any, firsts: Any, totals: Any) -> None:
 
 @parallel_jit
 def block_squares(values: Any, starts: Any, stops: Any, sums: Any) -> None:
-    """block_dots of a buffer with itself, in half the time."""
+    """block_dots of a buffer with itself, which is read once."""
     for block in prange(starts.size):
         part = values[starts[block] : stops[block]]
         total = 0.0
