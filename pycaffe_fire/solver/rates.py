@@ -102,7 +102,7 @@ def learning_rate(param: Any, iteration: int, plateaus: int = 0) -> float:
         raise SolverError(
             f"min_lr must lie between 0 and base_lr ({param.base_lr:g}), got {param.min_lr:g}"
         )
-    rate = POLICIES[param.lr_policy](param, iteration) * param.gamma**plateaus
+    rate = POLICIES[param.lr_policy](param, iteration) * float(param.gamma) ** plateaus
     interval, start = _warm_up(param)
     if iteration < interval:
         rate = float(start + (param.base_lr - start) * iteration / interval)
