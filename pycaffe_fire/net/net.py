@@ -69,17 +69,22 @@ class Net(Face):
             [(blob, weight) for blob, weight in zip(top, layer.loss_weights, strict=True) if weight]
             for top, layer in zip(self.tops, self.layers, strict=True)
         ]
-        for i in range(len(self.layers)):
-            self._seed_losses(i)
+        self.scale_losses(1.0)
         if weights:
             self.copy_from(weights)
 
     # Running.
 
     def _seed_losses(self, index: int) -> None:
-        """The gradient of a loss is its weight."""
+        """The gradient of a loss is its weight, times the loss scale."""
         for blob, weight in self._losses[index]:
-            blob.diff[...] = weight
+            blob.diff[...] = weight * self._loss_scale
+
+    def scale_losses(self, scale: Any) -> None:
+        """Multiply all gradients by `scale`, a number or an array on the net's device."""
+        self._loss_scale = scale
+        for index in range(len(self.layers)):
+            self._seed_losses(index)
 
     def _plan(self, index: int) -> None:
         self.layers[index].plan(self.bottoms[index], self.tops[index])

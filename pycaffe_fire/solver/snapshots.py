@@ -166,7 +166,7 @@ class Snapshots:
             data=self._data(),
             tests=solver.test_steps,
             tested=solver.tested == solver.iter,
-            losses=list(solver.losses),
+            losses=[float(loss) for loss in solver.losses],  # a device may still have them
             carried={name: thing.state() for name, thing in solver.carried.items()},
         )
 

@@ -40,6 +40,7 @@ from .events import (
 from .health import ADVICE, Health
 from .keeping import Best
 from .local_rates import local_rates
+from .loss_scale import loss_scale
 from .nets import FoundNet, find_test_nets, find_train_net, read_param
 from .profile import Profiler
 from .rates import Plateau, learning_rate
@@ -133,6 +134,9 @@ class Solver:
         self.carried: dict[str, Carried] = {"plateau": self.plateau, "health": self.health}
         if self._local_rates is not None:
             self.carried["local rates"] = self._local_rates
+        self.loss_scale = loss_scale(self.net, self.backend, self._update)
+        if self.loss_scale is not None:
+            self.carried["loss scale"] = self.loss_scale
         self.snapshots = Snapshots(self)
         self._ignore_mismatch = ignore_mismatch
         if self.param.weights:
@@ -272,7 +276,15 @@ class Solver:
 
     def compute_gradients(self, collect: bool) -> tuple[float, list[Output]]:
         """This iteration's gradients over all leaves and ranks; returns loss and outputs."""
-        return self.leaves.run(self.iter, collect)
+        if self.loss_scale is None:
+            return self.leaves.run(self.iter, collect)
+        for net in self.leaves.nets:
+            net.scale_losses(self.loss_scale.factor)
+        found = self.leaves.run(self.iter, collect)
+        self.loss_scale.unscale(self.leaves.gradients)
+        if collect and (news := self.loss_scale.news()):
+            log.info("%s", news)
+        return found
 
     @property
     def lr(self) -> float:

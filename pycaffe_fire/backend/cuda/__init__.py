@@ -18,6 +18,7 @@ from ...blob import Blob
 from ..base import (
     Draw,
     JoinPlan,
+    LossScale,
     MaskedPlan,
     NormPlan,
     Plan,
@@ -43,6 +44,7 @@ from .dropout import Dropout
 from .inner_product import InnerProduct
 from .later import Later, Scalar
 from .launch import KINDS, Kernels, kind_of, words
+from .loss_scale import DynamicScale
 from .lrn import LRN
 from .pooling import Pooling
 from .staging import Staging
@@ -311,6 +313,10 @@ class CudaBackend(NumPyBackend):
 
     def dots(self, segments: Sequence[Segment]) -> SegmentDots:
         return Dots(self, segments)
+
+    def dynamic_scale(self, first: float, update: UpdateStep) -> LossScale:
+        assert isinstance(update, Update)
+        return DynamicScale(self, first, update)
 
     def sum_of_squares(self, values: Array) -> float:
         """Waits for the device: clipping gradients needs the number at once."""

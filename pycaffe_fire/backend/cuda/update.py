@@ -27,6 +27,13 @@ class Update(UpdateStep):
         self._table = backend.xp.asarray(table)
         self._own_rates = self._table.copy()  # the same, but with rates for multipliers
         self._owners = backend.xp.asarray(rows[:, 2])
+        self._gate = backend.kernels["gate_pieces"]
+        self._gated = self._table.copy()
+        self._skip: Array | None = None
+
+    def skip_where(self, skip: Array) -> None:
+        """Do nothing whenever this number on the device is not 0."""
+        self._skip = skip
 
     def __call__(
         self, weights: Array, gradients: Array, history: Sequence[Array], rate: float,
@@ -36,6 +43,9 @@ class Update(UpdateStep):
         if rates is not None:
             table, rate = self._own_rates, 1.0
             table[:, 2] = rates[self._owners]
+        if self._skip is not None:
+            self._gate(len(table), table, self._skip, self._gated)
+            table = self._gated
         self._kernel.blocks(
             len(table), table, gradients, weights, *history, rate, decay, int(l1), scale, *numbers
         )
