@@ -38,7 +38,7 @@ from ..solver.events import Observer
 from ..solver.health import POLICIES
 from ..solver.large_batch import scale_rate, with_batch
 from ..solver.nets import find_test_nets, find_train_net, with_shuffling, without_data
-from ..solver.shelf import newest_snapshot
+from ..solver.shelf import Found, known_states, newest_snapshot
 from ..solver.signals import EFFECTS, SignalRequests
 from .common import Parser, run, without_flags
 
@@ -52,6 +52,9 @@ COMMANDS = """
                                                                     same bits on any machine
   fire_train --solver models/lenet/solver.prototxt --snapshot runs/lenet/lenet_iter_500.solverstate
                                                                     go on where a run stopped
+  fire_train --solver models/lenet/solver.prototxt --snapshot auto --keep 3 --keep-best accuracy
+                                                                    go on from the newest snapshot,
+                                                                    keep three and the best one
   fire_train --solver models/lenet/solver.prototxt --weights old.caffemodel
                                                                     fine-tune: start from weights
   fire_train --solver models/googlenet/solver.prototxt --synthetic  try a net without its data
@@ -223,14 +226,21 @@ def _train(options: argparse.Namespace) -> None:
 def _launch(options: argparse.Namespace) -> NoReturn:
     """Start the ranks with the flags we were given, except those that are about starting them."""
     flags = without_flags(options.given, ("-n", "--ranks", "--hosts", "--restarts"))
+    prefix = read_param(options.solver).snapshot_prefix
+    before = known_states(prefix)
+
+    def say(text: str) -> None:
+        print(f"fire_train: {text}", file=sys.stderr, flush=True)
 
     def arguments(attempt: int) -> list[str]:
-        if not attempt:
+        found = newest_snapshot(prefix, besides=before) if attempt else Found()
+        for reason in found.skipped:
+            say(reason)
+        if not found.path:  # the job has saved nothing yet: it starts as it did
             return flags
-        return [*without_flags(flags, ("--snapshot", "--weights")), "--snapshot", "auto"]
+        return [*without_flags(flags, ("--snapshot", "--weights")), "--snapshot", found.path]
 
     hosts = [host for host in options.hosts.split(",") if host]
-    say = lambda text: print(f"fire_train: {text}", file=sys.stderr, flush=True)  # noqa: E731
     sys.exit(run_job(options.ranks, hosts, __spec__.name, arguments, options.restarts, say))
 
 

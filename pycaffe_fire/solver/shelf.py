@@ -6,7 +6,7 @@ import glob
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,6 +18,8 @@ from .recorded import beside, check_sums, unseal
 log = logging.getLogger("pycaffe_fire")
 
 _NAME = re.compile(r"_(iter_(\d+)|best)\.(caffemodel|solverstate)(\.h5)?$")
+
+Version = tuple[str, int]  # a file and when it was last written
 
 
 class Pair(NamedTuple):
@@ -41,15 +43,17 @@ class Found:
     skipped: list[str] = field(default_factory=list)
 
 
-def newest_snapshot(prefix: str) -> Found:
+def newest_snapshot(prefix: str, besides: Collection[Version] = ()) -> Found:
     """The state under `prefix` that was written last, of those that are whole with their weights.
 
-    Not the one with the highest iteration: that may be left over from a longer run before.
+    Not the one with the highest iteration: that may be left over from a longer run before. States
+    among `besides` do not count.
     """
     files = list(_files(prefix))
     states = [path for path in files if ".solverstate" in path]
     found = Found()
-    for path in sorted(states, key=_age, reverse=True):
+    candidates = [path for path in states if _version(path) not in besides]
+    for path in sorted(candidates, key=_age, reverse=True):
         try:
             state = schema.read_state(path)
             check_sums(state, path)
@@ -65,6 +69,15 @@ def newest_snapshot(prefix: str) -> Found:
         if not found.path or os.path.getmtime(model) > os.path.getmtime(found.path):
             found.skipped.append(f"skipped {model}: weights without a solver state")
     return found
+
+
+def known_states(prefix: str) -> set[Version]:
+    """The states that are there now, to tell them from those a run adds or writes anew."""
+    return {_version(path) for path in _files(prefix) if ".solverstate" in path}
+
+
+def _version(path: str) -> Version:
+    return path, os.stat(path).st_mtime_ns
 
 
 def _files(prefix: str) -> Iterator[str]:

@@ -15,8 +15,7 @@ from solver_cases import SGD, body, make, rows_layer, same_bits, weights, write_
 
 from pycaffe_fire import schema
 from pycaffe_fire.backend import cpu_backend
-from pycaffe_fire.solver import Action, Solver, read_param
-from pycaffe_fire.solver.events import Tested, Trained
+from pycaffe_fire.solver import Action, Solver, events, read_param
 
 PREFIX = 'snapshot_prefix: "out/run" '
 ACCURACY = (
@@ -43,9 +42,9 @@ def closing() -> Iterator[list[Solver]]:
 def numbers(told: list[Any]) -> list[Any]:
     """Losses, rates and test outputs as they were told."""
     return [
-        (e.iteration, e.loss, e.rate) if isinstance(e, Trained) else (e.iteration, e.outputs)
+        (e.iteration, e.loss, e.rate) if isinstance(e, events.Trained) else (e.iteration, e.outputs)
         for e in told
-        if isinstance(e, Trained | Tested)
+        if isinstance(e, events.Trained | events.Tested)
     ]
 
 
@@ -67,7 +66,7 @@ def test_everything_goes_on(
 
     def solver(name: str) -> Solver:
         made = Solver(
-            read_param("solver.prototxt"), backend=cpu_backend(2), leaves=leaves,
+            read_param("solver.prototxt"), backend=cpu_backend(1), leaves=leaves,
             observers=[told[name].append],
         )  # fmt: skip
         made.follow("accuracy")
@@ -131,7 +130,7 @@ def test_tests_that_were_complete_are_not_repeated(folder: Path) -> None:
     resumed.observers.append(rest.append)
     resumed.restore("out/run_best.solverstate")
     resumed.step(9 - best.iter)
-    after = [e for e in told if not isinstance(e, Tested) or e.iteration > best.iter]
+    after = [e for e in told if not isinstance(e, events.Tested) or e.iteration > best.iter]
     assert numbers(rest) == [n for n in numbers(after) if n[0] >= best.iter]
 
 
@@ -151,8 +150,8 @@ def test_caffes_state_gives_the_position_by_its_iteration(folder: Path) -> None:
     resumed.restore("out/run_iter_6.solverstate")
     assert resumed.test_steps == [6]  # two tests of three passes: at 0 and at 4
     resumed.step(4)
-    tests = [(e.iteration, e.outputs) for e in told if isinstance(e, Tested)]
-    assert [(e.iteration, e.outputs) for e in rest if isinstance(e, Tested)] == tests[2:]
+    tests = [(e.iteration, e.outputs) for e in told if isinstance(e, events.Tested)]
+    assert [(e.iteration, e.outputs) for e in rest if isinstance(e, events.Tested)] == tests[2:]
     assert same_bits(weights(resumed), weights(whole))
 
 
