@@ -80,7 +80,10 @@ def chart_lines(net: Net, times: NetTimes) -> list[str]:
 
 
 def _speed(work: float, seconds: float) -> str:
-    return f"{work / seconds:,.1f}" if work and seconds > 0 else ""
+    if not work or seconds <= 0:
+        return ""
+    speed = work / seconds
+    return f"{speed:.3g}" if speed < 100 else f"{speed:,.0f}"
 
 
 def _bar(layer: LayerTimes, longest: float) -> str:

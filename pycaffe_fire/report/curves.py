@@ -51,25 +51,33 @@ def panels(runs: Sequence[Run], by: str = "iteration", smooth: int = 1) -> list[
     """Loss, scores, learning rate and speed, as far as the runs have them."""
     made = {title: Panel(title, []) for title in GROUPS}
     for number, run in enumerate(runs):
-        for name, points in run.series.items():
+        for name, points in sorted(run.series.items(), key=lambda item: _is_test(item[0])):
             panel = made[_group(name)]
             colour = COLOURS[(number if len(runs) > 1 else len(panel.lines)) % len(COLOURS)]
             label = name if len(runs) == 1 else f"{run.name}: {name}"
-            panel.lines.append(_line(label, colour, points, by, smooth))
+            window = smooth if name.startswith("train") else 1
+            line = _line(label, colour, points, by, window)
+            line.is_test = _is_test(name)
+            panel.lines.append(line)
     rates = [y for line in made["learning rate"].lines for _, y in line.points if y > 0]
     made["learning rate"].logarithmic = bool(rates) and max(rates) > 20 * min(rates)
     return [panel for panel in made.values() if panel.lines]
 
 
-def _line(label: str, colour: str, points: Sequence[Point], by: str, smooth: int) -> Line:
+def _is_test(name: str) -> bool:
+    return name.startswith("test")
+
+
+def _line(label: str, colour: str, points: Sequence[Point], by: str, window: int) -> Line:
+    """A curve, each point the mean of about `window` points around it."""
     x = [p.iteration if by == "iteration" else p.seconds / 3600 for p in points]
     y = [p.value for p in points]
-    is_test = "test" in label.rpartition("/")[0]
-    if smooth < 2 or is_test:
-        return Line(label, colour, list(zip(x, y, strict=True)), is_test=is_test)
-    means = [sum(y[max(0, i + 1 - smooth) : i + 1]) / min(i + 1, smooth) for i in range(len(y))]
     raw = list(zip(x, y, strict=True))
-    return Line(label, colour, list(zip(x, means, strict=True)), raw, is_test)
+    if window < 2:
+        return Line(label, colour, raw)
+    around = (y[max(0, i - window // 2) : i + (window + 1) // 2] for i in range(len(y)))
+    means = [sum(part) / len(part) for part in around]
+    return Line(label, colour, list(zip(x, means, strict=True)), raw)
 
 
 def check_picture(path: str) -> None:

@@ -76,8 +76,10 @@ class JsonLog:
                     "loss": event.loss,
                     "outputs": _outputs(event.outputs),
                 }
-            case Profiled() | Saved() | Evaluated() | NotFinite() | Finished():
+            case Profiled():
                 return asdict(event)
+            case Saved() | Evaluated() | NotFinite() | Finished():
+                return vars(event)
         return None
 
     def _trained(self, event: Trained) -> dict[str, Any] | None:

@@ -37,6 +37,9 @@ p.sub { margin: 4px 0 24px; color: var(--soft); }
 .tile { padding: 12px 16px; }
 .tile b { display: block; font-size: 21px; font-weight: 600; font-variant-numeric: tabular-nums; }
 .tile span { color: var(--soft); font-size: 13px; }
+.columns { columns: 2 480px; column-gap: 16px; }
+.columns section { break-inside: avoid; }
+.columns h2 { margin: 0; padding: 34px 0 12px; }
 .grid2 { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(480px, 100%), 1fr));
   gap: 16px; }
 figure { margin: 0; padding: 14px 16px 12px; }
@@ -57,8 +60,9 @@ th, td { padding: 5px 16px 5px 0; border-bottom: 1px solid var(--line); vertical
 tr:last-child > * { border-bottom: 0; }
 .card.facts th { width: 36%; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-td.time { min-width: 170px; }
-.bars { display: flex; height: 12px; margin-top: 5px; border-radius: 3px; overflow: hidden; }
+td.time > div { display: flex; align-items: center; gap: 12px; }
+.bars { display: flex; width: 150px; height: 12px; border-radius: 3px; overflow: hidden; }
+td.time b { flex: 1; font-weight: 400; }
 .bars i { background: var(--bar); } .bars i + i { background: var(--bar2); }
 .warn { border-left: 3px solid #d1603d; }
 .key i { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin: 0 5px; }
@@ -89,7 +93,7 @@ def page(runs: Sequence[Run], by: str = "iteration", smooth: int = 1) -> str:
         rows = [(f"iteration {t['iteration']}", f"{t['what']}; {t['done']}") for t in run.troubles]
         body.append(_facts("Not finite", rows, "warn"))
     if run.started:
-        body += ['<div class="grid2">', *_records(run), "</div>", _net(run)]
+        body += ['<div class="columns">', *_records(run), "</div>", _net(run)]
     else:
         body.append('<p class="sub">Only the JSON log of a run tells more than its curves.</p>')
     return (
@@ -150,9 +154,6 @@ def _epochs(run: Run) -> float | None:
 def _records(run: Run) -> Iterable[str]:
     started, solver = run.started, run.started["solver"]
     yield _facts("Accuracy protocol", _protocol(run))
-    skipped = ("net", "train_net", "test_net", "snapshot_prefix", "train_state", "test_state")
-    shown = [(name, _value(value)) for name, value in solver.items() if name not in skipped]
-    yield _facts("Hyperparameters", [*shown, ("seed used", str(started["seed"]))])
     machine = started["hardware"]
     rows = [
         ("computed by", started["backend"]),
@@ -164,6 +165,12 @@ def _records(run: Run) -> Iterable[str]:
         ("versions", ", ".join(f"{name} {v}" for name, v in started["versions"].items())),
     ]
     yield _facts("Hardware and software", rows)
+    skipped = ("net", "train_net", "test_net", "snapshot_prefix", "train_state", "test_state")
+    shown = [("type", solver.get("type", "SGD"))]
+    shown += [
+        (name, _value(value)) for name, value in solver.items() if name not in (*skipped, "type")
+    ]
+    yield _facts("Hyperparameters", [*shown, ("seed used", str(started["seed"]))])
 
 
 def _protocol(run: Run) -> list[tuple[str, str]]:
@@ -185,7 +192,8 @@ def _protocol(run: Run) -> list[tuple[str, str]]:
             if whole:
                 part = passes * data["batch"] / whole
                 counted += f": {passes * data['batch']:,} of {whole:,} samples ({part:.0%})"
-            rows.append((f"tests averaged{which}", f"{counted}, one crop of each"))
+            crop = "the centre crop" if "crop_size" in data["transform"] else "the whole"
+            rows.append((f"tests averaged{which}", f"{counted}, {crop} of each"))
         rows.append((f"tested{which}", f"every {solver.get('test_interval', 0)} iterations"))
     for name, points in run.series.items():
         if name.startswith("test"):
@@ -258,12 +266,13 @@ def _layer(layer: Mapping[str, Any], time: Mapping[str, float] | None, longest: 
     if time and seconds and longest:
         parts = (100 * time[which] / longest for which in ("forward", "backward"))
         bars = "".join(f'<i style="width:{part:.1f}%"></i>' for part in parts)
-        cell = f'{1e3 * seconds:,.2f}<div class="bars">{bars}</div>'
+        cell = f'<div><div class="bars">{bars}</div><b>{1e3 * seconds:,.2f}</b></div>'
     count = f"{layer['parameters']:,}" if layer["parameters"] else ""
+    size = mebibytes(layer["memory"]) if layer["memory"] else ""
     work = f"{gigaflop(layer['multiply_adds']):,.3f}" if layer["multiply_adds"] else ""
     return (
         f"<tr><td>{escape(layer['name'])}</td><td>{escape(layer['type'])}</td>"
         f'<td>{escape(shapes_text(layer["tops"]))}</td><td class="n">{count}</td>'
-        f'<td class="n">{mebibytes(layer["memory"])}</td><td class="n">{work}</td>'
+        f'<td class="n">{size}</td><td class="n">{work}</td>'
         f'<td class="n time">{cell}</td></tr>'
     )

@@ -42,9 +42,9 @@ def _table(found: NetFacts) -> list[str]:
     for layer, name, shape in zip(found.layers, names, shapes, strict=True):
         count = f"{layer.parameters:,}" if layer.parameters else ""
         work = f"{gigaflop(layer.multiply_adds):,.3f}" if layer.multiply_adds else ""
+        size = mebibytes(layer.memory) if layer.memory else ""
         lines.append(
-            f"{name:<{wide}}  {shape:<{deep}}  {count:>12}  {mebibytes(layer.memory):>10}"
-            f"  {work:>9}"
+            f"{name:<{wide}}  {shape:<{deep}}  {count:>12}  {size:>10}  {work:>9}".rstrip()
         )
     return lines
 
