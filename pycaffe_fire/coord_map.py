@@ -44,8 +44,8 @@ class AxisMismatchException(NetError):
     """Maps over different axes, which cannot be composed."""
 
 
-class _AlignmentError(NetError, AssertionError, RuntimeError):
-    """Tops that no crop can align; of all the kinds pycaffe raised here."""
+class _AlignmentError(NetError, AssertionError):
+    """Tops that no crop can align; pycaffe asserts that they are."""
 
 
 def conv_params(fn: Function) -> tuple[Any, Any, Any, Any]:
