@@ -11,6 +11,7 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -200,6 +201,7 @@ class Backend(ABC):
     xp: Any = np
     on_host = True  # can others (an MPI library) read and write its arrays?
     kinds: ClassVar[tuple[str, ...]] = (FLOAT32,)  # ways to store blobs
+    engines: ClassVar[tuple[str, ...]] = ()  # of a layer's `engine` field, that make a difference
 
     def __init__(self, threads: int = 1, dtype: Any = np.float32) -> None:
         self.threads = threads
@@ -283,6 +285,10 @@ class Backend(ABC):
             complain()
 
     # Ops. Each lays out its output blob as it likes best and returns a plan.
+
+    def engine(self, name: str) -> AbstractContextManager[None]:
+        """Plans made inside use what a layer's `engine` field names, if there is such a thing."""
+        return nullcontext()
 
     @abstractmethod
     def convolution(

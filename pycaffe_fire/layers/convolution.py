@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import ClassVar
 
+from .. import schema
 from ..backend.base import WeightedPlan, Window
 from ..blob import Blob
 from .base import Count, Layer, register_layer
@@ -104,9 +105,12 @@ class Convolution(Layer):
 
     def _plan(self, x: Blob, y: Blob) -> WeightedPlan:
         bias = self.blobs[1] if len(self.blobs) > 1 else None
-        return self.backend.convolution(
-            x, self.blobs[0], bias, y, self._window, self._groups, self.fused_relu, self.transposed
-        )
+        engine = schema.ConvolutionParameter.Engine.Name(self.param.convolution_param.engine)
+        with self.backend.engine(engine):
+            return self.backend.convolution(
+                x, self.blobs[0], bias, y, self._window, self._groups, self.fused_relu,
+                self.transposed,
+            )  # fmt: skip
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         for plan, folded in self._plans:

@@ -14,6 +14,7 @@ from ..backend.tensor import Array
 from ..defaults import default_backend, seed_for
 from ..layers import Context
 from . import debug
+from .engines import tell_engines
 from .face import Face, Hooks
 from .memory import share_gradients
 from .weights import copy_weights, save_weights
@@ -56,6 +57,7 @@ class Net(Face):
         backend = backend or default_backend()
         backend.activate()
         super().__init__(param, backend, context or Context(seed_for()), lender, source)
+        tell_engines(self.param, backend)
         face = self.backend.face
         self.blobs = OrderedDict((name, face(blob)) for name, blob in self.blobs.items())
         self.params = OrderedDict(

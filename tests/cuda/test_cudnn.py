@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ from test_backends_agree import CONVS, blob
 from test_backends_agree import test_convolution as agree_on_convolution
 from test_storage import ROUNDING, distance, stored_as
 
-from pycaffe_fire import defaults
+import pycaffe_fire as caffe
+from pycaffe_fire import defaults, schema
 from pycaffe_fire.backend.cuda import CudaBackend, cudnn
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.errors import BackendError
+from pycaffe_fire.net import Net, engines
 
 
 @pytest.fixture
@@ -51,6 +54,52 @@ def test_refusals_name_the_call(library: FakeCudnn, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(library, "_SetStream", lambda *_: 9, raising=False)
     with pytest.raises(BackendError, match="cudnnSetStream failed with status 9"):
         CudaBackend(0, cudnn=True)
+
+
+def by_cudnn(kind: str, backend: Any) -> list[bool]:
+    """Which of a net's two convolutions, the first of which has `engine: <kind>`, use cuDNN."""
+    text = (
+        'layer { name: "in" type: "Input" top: "in" input_param { '
+        "shape { dim: 1 dim: 2 dim: 5 dim: 5 } } }"
+    )
+    for i, engine in enumerate((f"engine: {kind}", "")):
+        text += (
+            f'layer {{ name: "conv{i}" type: "Convolution" bottom: "in" top: "conv{i}" '
+            f"convolution_param {{ num_output: 2 kernel_size: 3 {engine} }} }}"
+        )
+    text += (
+        'layer { name: "pool" type: "Pooling" bottom: "conv0" top: "pool" '
+        "pooling_param { kernel_size: 2 engine: CUDNN } }"
+    )
+    net = Net(schema.parse_text(text, schema.NetParameter()), caffe.TEST, backend=backend)
+    net.forward()
+    layers = {layer.name: layer for layer in net.layers}
+    plans = [layers[f"conv{i}"]._plans[0][0] for i in range(2)]
+    return [isinstance(plan, cudnn.CudnnConvolution) for plan in plans]
+
+
+def test_a_layer_chooses_its_engine(library: FakeCudnn, caplog: pytest.LogCaptureFixture) -> None:
+    engines._say.cache_clear()
+    caplog.set_level(logging.INFO, "pycaffe_fire")
+    backend = CudaBackend(0)
+    assert by_cudnn("CUDNN", backend) == by_cudnn("CUDNN", backend) == [True, False]
+    assert by_cudnn("DEFAULT", backend) == [False, False]
+    assert by_cudnn("CAFFE", CudaBackend(0, cudnn=True)) == [False, True]
+    assert caplog.text.count("engine: CUDNN: cuDNN is loaded (never tried on hardware)") == 1
+    assert caplog.text.count("these run on our own kernels: Pooling") == 1
+
+
+def test_a_layer_falls_back_to_our_kernels(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> Any:
+        raise BackendError("cannot load libcudnn.so.9; install it")
+
+    monkeypatch.setattr(cudnn, "load", fail)
+    backend = CudaBackend(0)
+    assert by_cudnn("CUDNN", backend) == by_cudnn("CUDNN", backend) == [False, False]
+    said = [r.getMessage() for r in caplog.records if "own kernels: engine" in r.getMessage()]
+    assert len(said) == 1 and "engine: CUDNN: cannot load libcudnn.so.9" in said[0]
 
 
 def test_no_library(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,10 +41,7 @@ def load() -> Any:
                 return ctypes.CDLL(name)
         except OSError:
             continue
-    raise BackendError(
-        f"--cudnn: cannot load {' or '.join(NAMES)}; install cuDNN where the loader finds it, or "
-        f"leave out --cudnn"
-    )
+    raise BackendError(f"cannot load {' or '.join(NAMES)}; install cuDNN where the loader finds it")
 
 
 class Cudnn:

@@ -12,6 +12,21 @@ extern "C" __global__ void channel_sums(int n, const real* values, int outer, in
   }
 }
 
+// sums = keep * sums + the channel's sum of x * dy, where `negative` asks so only over x <= 0.
+extern "C" __global__ void channel_dots(int n, const real* x, const real* dy, int outer, int inner,
+                                        int negative, float keep, float* sums) {
+  EACH_BLOCK(c, n) {
+    float sum = 0;
+    for (int i = threadIdx.x; i < outer * inner; i += THREADS) {
+      long long at = ((long long)(i / inner) * n + c) * inner + i % inner;
+      float value = x[at];
+      if (!negative || value <= 0) sum += value * dy[at];
+    }
+    float total = block_sum(sum);
+    if (threadIdx.x == 0) sums[c] = (keep != 0 ? keep * sums[c] : 0) + total;
+  }
+}
+
 // The mean, then the mean square distance from it.
 extern "C" __global__ void channel_moments(int n, const real* values, int outer, int inner,
                                            float* mean, float* variance) {

@@ -1,0 +1,108 @@
+"""PReLU, and a factor and an offset per channel, by kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...blob import Blob
+from ..base import ChannelPlan
+from ..tensor import Array
+from .tensor import CudaTensor, accumulator, optional, source, target
+
+if TYPE_CHECKING:
+    from . import CudaBackend
+
+
+class Channelwise(ChannelPlan):
+    """In place, a copy of the input is kept; it gets its memory when the plan first runs."""
+
+    def __init__(self, backend: CudaBackend, x: Blob, y: Blob, keep: bool) -> None:
+        self.backend, self.kernels, self.x, self.y = backend, backend.kernels, x, y
+        self._samples, self._channels = x.shape[:2]
+        self._inner = x.count // (self._samples * self._channels)
+        self._kept: CudaTensor | None = None
+        if keep and x.value is y.value:
+            self._kept = backend.tensor((x.count,))
+            self._kept.store_as(y.value.kind)
+
+    def _copy(self) -> Any:
+        """Where forward puts a copy of its input, if anywhere."""
+        if self._kept is None:
+            return None
+        if self._kept.buffer is None:
+            self._kept.bind(self.backend.keep(self, self._kept.words))
+        return target(self._kept)
+
+    def _input(self, kind: str) -> Array:
+        return source(self._kept if self._kept is not None else self.x.value, kind)
+
+    def _add_dots(self, blob: Blob, negative: bool) -> None:
+        """Add to a parameter's gradient the channels' sums of x * dy, perhaps where x <= 0."""
+        kind = self.x.gradient.kind
+        total, keep = accumulator(blob.gradient)
+        inner = self._inner * self._channels // total.size  # one number may be for all channels
+        self.kernels["channel_dots", kind].blocks(
+            total.size, self._input(kind), source(self.y.gradient, kind), self._samples, inner,
+            int(negative), keep, total,
+        )  # fmt: skip
+
+
+class PReLU(Channelwise):
+    """y = x for x > 0, slope * x otherwise; one slope per channel, or one for all."""
+
+    def __init__(self, backend: CudaBackend, x: Blob, y: Blob, slope: Blob) -> None:
+        super().__init__(backend, x, y, keep=True)
+        self.slope = slope
+
+    def forward(self) -> None:
+        kind = self.y.value.kind
+        x, kept = source(self.x.value, kind), self._copy()
+        slopes = source(self.slope.value)
+        self.kernels["prelu", kind](
+            x.size, x, slopes, slopes.size, self._inner, kept, target(self.y.value)
+        )
+
+    def backward(self, data: bool, weights: bool, bias: bool = False) -> None:
+        if weights:
+            self._add_dots(self.slope, negative=True)
+        if data:
+            kind = self.x.gradient.kind
+            dy, dx = source(self.y.gradient, kind), target(self.x.gradient)
+            slopes = source(self.slope.value)
+            self.kernels["prelu_backward", kind](
+                dx.size, self._input(kind), dy, slopes, slopes.size, self._inner, dx
+            )
+
+
+class ScaleShift(Channelwise):
+    """y = x * scale + shift, one of each per channel; either may be missing."""
+
+    def __init__(
+        self, backend: CudaBackend, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None
+    ) -> None:
+        super().__init__(backend, x, y, keep=scale is not None)
+        self.scale, self.shift = scale, shift
+
+    def forward(self) -> None:
+        kind = self.y.value.kind
+        x, kept = source(self.x.value, kind), self._copy()
+        self.kernels["scale_shift", kind](
+            x.size, x, optional(self.scale), optional(self.shift), self._channels, self._inner,
+            kept, target(self.y.value),
+        )  # fmt: skip
+
+    def backward(self, data: bool, weights: bool, bias: bool) -> None:
+        kind = self.x.gradient.kind
+        if weights and self.scale is not None:
+            self._add_dots(self.scale, negative=False)
+        dy = source(self.y.gradient, kind)
+        if bias and self.shift is not None:
+            total, keep = accumulator(self.shift.gradient)
+            self.kernels["channel_sums", kind].blocks(
+                self._channels, dy, self._samples, self._inner, keep, total
+            )
+        if data:
+            self.kernels["scale_shift", kind](
+                dy.size, dy, optional(self.scale), None, self._channels, self._inner, None,
+                target(self.x.gradient),
+            )  # fmt: skip

@@ -1,0 +1,36 @@
+"""`engine: CUDNN` in a net: convolutions have it on a GPU, other layers have our own kernels."""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from typing import Any
+
+from ..backend.base import Backend
+
+log = logging.getLogger("pycaffe_fire")
+
+CUDNN = "CUDNN"
+WITH_CUDNN = frozenset({"Convolution", "Deconvolution", "DepthwiseConvolution"})
+
+
+def tell_engines(net: Any, backend: Backend) -> None:
+    """Say once which types of layers ask for cuDNN in vain."""
+    if CUDNN in backend.engines:
+        asking = {layer.type for layer in net.layer if _asks_for_cudnn(layer)} - WITH_CUDNN
+        if asking:
+            _say(", ".join(sorted(asking)))
+
+
+def _asks_for_cudnn(layer: Any) -> bool:
+    params = [value for field, value in layer.ListFields() if field.name.endswith("_param")]
+    return any(
+        getattr(param, "engine", None) == getattr(param, CUDNN)
+        for param in params
+        if hasattr(param, CUDNN)
+    )
+
+
+@cache
+def _say(types: str) -> None:
+    log.info("engine: CUDNN is there for convolutions; these run on our own kernels: %s", types)
