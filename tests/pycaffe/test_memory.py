@@ -1,0 +1,44 @@
+"""Memory stays where it is, however often a net runs and its blobs are looked at."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cases import DEPLOY
+
+import pycaffe_fire as caffe
+from pycaffe_fire import schema
+from pycaffe_fire.backend import cpu_backend
+
+STATUS = Path("/proc/self/statm")
+PAGE = 4096
+
+
+def resident() -> int:
+    gc.collect()
+    return int(STATUS.read_text().split()[1]) * PAGE
+
+
+@pytest.mark.skipif(not STATUS.exists(), reason="resident memory is read from /proc")
+def test_ten_thousand_forwards() -> None:
+    # One thread: on a busy machine threads that wait for each other take very long.
+    net = caffe.Net(
+        schema.parse_text(DEPLOY, schema.NetParameter()), caffe.TEST, backend=cpu_backend(1)
+    )
+    image = np.random.RandomState(0).rand(4, 2, 6, 6).astype(np.float32)
+
+    def run(times: int) -> float:
+        total = 0.0
+        for _ in range(times):
+            out = net.forward(blobs=["conv"], data=image)
+            total += float(out["prob"][0, 0]) + float(net.blobs["conv"].data[0, 0, 0, 0])
+            total += float(net.blobs["ip"].diff[0, 0]) + float(net.params["conv"][0].data.sum())
+        return total
+
+    run(1000)
+    before = resident()
+    run(10000)
+    assert resident() - before < 2**20

@@ -1,0 +1,34 @@
+"""Scripts as Caffe's users wrote them run as they are; each asserts what it should find."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import DROPIN
+
+SCRIPTS = Path(__file__).parent / "scripts"
+ENDINGS = {
+    "net_surgery": "surgery done",
+    "feature_extraction": "features (7, 6, 9, 9)",
+    "finetune": "fine-tuned to",
+    "custom_loop": "accuracies",
+    "filter_visualisation": "pictures drawn",
+    "fully_convolutional": "map of classes (5, 5)",
+    "siamese": "siamese loss",
+    "lstm": "lstm loss",
+}
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_script(name: str, here: Path) -> None:
+    path = os.pathsep.join([str(DROPIN.parent.parent), str(DROPIN)])
+    done = subprocess.run(
+        [sys.executable, SCRIPTS / f"{name}.py"], cwd=here, timeout=300,
+        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith(ENDINGS[name])
