@@ -18,7 +18,9 @@ from test_backends_agree import (  # noqa: F401
     test_negative_slope_in_place_keeps_the_layout,
     test_plans_share_weights,
     test_pooling,
+    test_prelu,
     test_relu,
+    test_scale_shift,
 )
 
 from pycaffe_fire.backend.base import Draw, Segment
