@@ -122,4 +122,6 @@ class Case:
         return weights, facts, [h.tobytes() for h in state.history], record
 
     def files(self) -> list[str]:
-        return sorted(path.name for path in (self.folder / "out").iterdir())
+        """Snapshots, whole and half, without the log beside them."""
+        found = (path.name for path in (self.folder / "out").iterdir())
+        return sorted(name for name in found if "_log." not in name)

@@ -276,28 +276,32 @@ def test_a_limit_on_file_sizes(folder: Path, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["BINARYPROTO", "HDF5"])
-def test_a_small_disk(folder: Path, form: str, capsys: Any) -> None:
-    """A file system of its own with room for two snapshots at most."""
+def test_a_small_disk(folder: Path, form: str, caplog: Any) -> None:
+    """A file system of its own with room for two snapshots."""
     os.mkdir("out")
     size = 60 if form == "HDF5" else 20
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", str(folder / "out")]
     if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("mounting a small file system is not permitted")
     try:
-        command(folder, PREFIX, f"snapshot_format: {form}")
-        assert main(["--solver", "solver.prototxt"]) == 1
-        text = capsys.readouterr().err
+        settings = f"max_iter: 6 snapshot: 2 snapshot_format: {form}"
+        first, second = solver(folder, settings), solver(folder, settings)
+        with pytest.raises(SolverError, match="iteration 6 could not be saved.*No space left"):
+            first.solve()
+        assert "Snapshot at iteration 6 failed" in caplog.text
+        assert sorted({name.split(".")[0] for name in os.listdir("out")}) == [
+            "run_iter_2", "run_iter_4"
+        ]  # fmt: skip
         found = newest_snapshot("out/run")
-        assert found.path and not found.skipped
-        assert f"the last one written is {found.path}" in text.splitlines()[-1]
-        assert "No space left on device" in text
-        assert not [name for name in os.listdir("out") if ".tmp" in name]
-        # With some room made, --keep makes it last.
-        flags = ["--snapshot", "auto", "--keep", "1"]
+        assert found.path == first.snapshots.last and not found.skipped
         for path in Path("out").glob("run_iter_2.*"):
             path.unlink()
-        assert main(["--solver", "solver.prototxt", *flags]) == 0
-        assert len(os.listdir("out")) == 2
+        second.restore(str(found.path))
+        second.snapshots.keep = 1  # there is always room for one more
+        second.solve()
+        assert {name.split(".")[0] for name in os.listdir("out")} == {"run_iter_6"}
+        first.close()
+        second.close()
     finally:
         subprocess.run(["umount", str(folder / "out")], check=True)
 
