@@ -48,6 +48,7 @@ def forward_backward_all(
     net: Face, blobs: Sequence[str] | None, diffs: Sequence[str] | None, arrays: dict[str, Any]
 ) -> tuple[Arrays, Arrays]:
     _require(net, arrays, [*net.inputs, *net.outputs], "inputs and outputs")
+    count = _length(arrays)
     forward = {name: arrays[name] for name in net.inputs if name in arrays}
     backward = {name: arrays[name] for name in net.outputs if name in arrays}
     size = batch_size(net)
@@ -58,7 +59,6 @@ def forward_backward_all(
     for ins, tops in pairs:
         outs.add(net.forward(blobs=blobs, **ins))
         grads.add(net.backward(diffs=diffs, **tops))
-    count = _length(forward or backward)
     return outs.all(count), grads.all(count)
 
 
