@@ -21,7 +21,6 @@ from ..errors import DataError, SolverError
 from ..layers.python import allow_python_layers
 from ..net.graph import filter_net
 from ..parallel.communicator import Communicator
-from ..parallel.job import DEFAULT as DEFAULT_COMMUNICATOR
 from ..parallel.job import check_alike, default_leaves, failing_together, join, ranks_started
 from ..parallel.launch import run_job
 from ..parallel.monitor import Reporter
@@ -164,9 +163,10 @@ def _add_rank_flags(parser: Parser) -> None:
         help="if a rank fails, go on up to N times from the newest snapshot with those left",
     )  # fmt: skip
     flag(
-        "--communicator", default=DEFAULT_COMMUNICATOR, metavar="NAME",
-        help="how ranks sum gradients: halving (default), tree, server, ring, mpi; auto measures. "
-        "The first three give the same bits on any number of ranks",
+        "--communicator", default="", metavar="NAME",
+        help="how ranks sum gradients: halving (default), tree, server, ring, mpi; auto measures; "
+        "nccl (default where each rank has a GPU). The first three give the same bits on any "
+        "number of ranks",
     )  # fmt: skip
     flag(
         "--gradients", default="float32", metavar="TYPE",

@@ -18,6 +18,7 @@ class Communicator(ABC):
     rank: int
     size: int
     doing = "starting"  # for the message if this rank fails
+    wanted = ""  # the name that was asked for, if one was
 
     def own_leaves(self, leaves: int) -> range:
         """The contiguous run of leaves this rank computes."""

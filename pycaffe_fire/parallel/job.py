@@ -20,22 +20,36 @@ from ..errors import FireError, SolverError
 from .communicator import Communicator, SerialCommunicator
 from .tree import Node
 
-DEFAULT = "halving"
+DEFAULT, NCCL = "halving", "nccl"
 GRACE = 1.0  # seconds: where all ranks fail alike, rank 0 speaks and ends the job before others do
 TRIALS = 3  # per candidate of --communicator auto
 TRIAL_ELEMENTS = 1 << 20
 
-# How launchers tell a process the number of ranks: MPICH and Intel, Open MPI, PMIx, Slurm.
-SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "SLURM_STEP_NUM_TASKS")
+# How launchers tell a process the number of ranks: MPICH and Intel, Open MPI, PMIx.
+SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE")
+# Slurm says how many tasks a step has, MPI or not; only with PMI can they find each other.
+STEP_SIZE, PMI_PREFIXES = "SLURM_STEP_NUM_TASKS", ("PMI_", "PMI2_", "PMIX_", "PALS_")
 
 
 def ranks_started() -> int:
-    """How many ranks the launcher started; 1 if there was none."""
+    """How many ranks the launcher started; 1 if there was none.
+
+    A plain process inside a Slurm allocation is alone. Tasks of srun that cannot find each other
+    would train the same net side by side and overwrite each other's files: that is an error.
+    """
     for variable in SIZE_VARIABLES:
         value = os.environ.get(variable, "")
         if value.isdecimal():
             return int(value)
-    return 1
+    tasks = os.environ.get(STEP_SIZE, "")
+    if not tasks.isdecimal() or int(tasks) == 1:
+        return 1
+    if not any(name.startswith(PMI_PREFIXES) for name in os.environ):
+        raise SolverError(
+            f"srun started {tasks} tasks, but gave them no means to find each other; say "
+            f"srun --mpi=pmi2 (srun --mpi=list shows what there is), or srun -n 1 for one process"
+        )
+    return int(tasks)
 
 
 def default_leaves(ranks: int) -> int:
@@ -43,23 +57,38 @@ def default_leaves(ranks: int) -> int:
     return 1 << (ranks - 1).bit_length()
 
 
-def join(communicator: str = DEFAULT, wire: str = "float32") -> Communicator:
-    """This process's communicator: serial when alone, else one over MPI."""
-    if ranks_started() == 1:
+def join(communicator: str = "", wire: str = "float32") -> Communicator:
+    """This process's communicator: serial when alone, else one over MPI.
+
+    Without a name it is DEFAULT, or on GPUs whatever suits them (see `device.adapted`).
+    """
+    started = ranks_started()
+    if started == 1:
         return SerialCommunicator()
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise SolverError(
-            f"{ranks_started()} ranks were started, but MPI cannot be used ({error}); install "
+            f"{started} ranks were started, but MPI cannot be used ({error}); install "
             f"it with pip install pycaffe_fire[mpi], or pip install mpi4py for a system MPI"
         ) from error
     from .communicators import COMMUNICATORS
 
     comm = MPI.COMM_WORLD
+    if comm.Get_size() != started:
+        library = MPI.Get_library_version().splitlines()[0].rstrip("\0")
+        raise SolverError(
+            f"{started} ranks were started, but MPI sees {comm.Get_size()}: the launcher is not "
+            f"that of the MPI library in use ({library}). Start the ranks with fire_train -n, with "
+            f"the mpiexec beside this Python, or with srun --mpi=pmi2 or pmix as the library wants"
+        )
     if communicator == "auto":
-        communicator = _fastest(comm, wire)
-    return COMMUNICATORS[communicator](comm.Dup(), wire)
+        name = _fastest(comm, wire)
+    else:
+        name = DEFAULT if communicator in ("", NCCL) else communicator
+    joined = COMMUNICATORS[name](comm.Dup(), wire)
+    joined.wanted = "" if communicator == "auto" else communicator
+    return joined
 
 
 def _fastest(comm: Any, wire: str) -> str:

@@ -17,7 +17,7 @@ from ..layers import Context
 from ..net import Net
 from .buckets import Bucket, Exchange, make_buckets
 from .communicator import Communicator
-from .staged import Staged
+from .device import adapted
 from .tree import Node, PartialSums, check_leaves, runs
 
 MakeNet = Callable[[Backend, Context, "Net | None"], Net]
@@ -48,8 +48,7 @@ class Leaves:
         seed: int, iter_size: int,
     ) -> None:  # fmt: skip
         check_leaves(leaves)
-        if communicator.size > 1 and not backend.on_host:
-            communicator = Staged(communicator, backend)
+        communicator = adapted(communicator, backend)
         self.count, self.iter_size, self.communicator = leaves, iter_size, communicator
         self.backend = backend
         own = communicator.own_leaves(leaves)

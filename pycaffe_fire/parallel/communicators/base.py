@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,22 +13,15 @@ from ...errors import SolverError
 from ...registry import Registry
 from ..communicator import Communicator
 from ..tree import Node, PartialSums
+from ..waiting import Waiting
 from .channel import Channel, Message
 from .wire import WIRES
 
 COMMUNICATORS: Registry[type[RankCommunicator]] = Registry("communicator", SolverError)
 
 FIRST_TAG, TAGS = 7, 1024
-FIRST_PATIENCE = 120.0  # seconds; the first iteration compiles and plans
-PATIENCE = 20.0  # seconds beyond what iterations take
-YIELDS = 20  # looks in vain before the first nap
-SHORTEST_NAP, LONGEST_NAP = 5e-5, 5e-4  # seconds
 
 Steps = Iterator[list[Message]]  # a sum's messages; it goes on when those it yielded are complete
-
-
-class PeerTimeout(SolverError):
-    """Another rank did not answer in time."""
 
 
 class RankCommunicator(Communicator):
@@ -38,22 +29,27 @@ class RankCommunicator(Communicator):
 
     canonical = True  # does the sum have the bits of the tree over leaves?
     flights = 8  # sums under way at once: one adds while another waits for its messages
+    takes_devices = True  # can it sum arrays of a device, if the library reads such memory?
 
     def __init__(self, comm: Any, wire: str = "float32") -> None:
         self.comm = comm
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.wire = WIRES[wire]()
-        self.patience = FIRST_PATIENCE
+        self.hosts: list[str] = comm.allgather(socket.gethostname())
+        self.waiting = Waiting(self.hosts)
+        self._xp: Any = np
+        self._settle: Callable[[], object] = lambda: None
         self._spare: list[Channel] = []
         self._started = 0
         self._flying: list[_Flight] = []
-        self._looks = 0  # in vain, since something last moved
-        self._moved = 0.0
 
     @property
     def local_size(self) -> int:
-        host = socket.gethostname()
-        return self.gather(host).count(host)
+        return self.hosts.count(self.hosts[self.rank])
+
+    def use_device(self, xp: Any, settle: Callable[[], object]) -> None:
+        """From now on slices are arrays of `xp`; `settle` waits for all work on them."""
+        self._xp, self._settle = xp, settle
 
     # Sums.
 
@@ -67,14 +63,17 @@ class RankCommunicator(Communicator):
             return
         while len(self._flying) >= self.flights:
             self.advance()
-        channel = self._spare.pop() if self._spare else Channel(self.comm, self.wire)
+        channel = self._spare.pop() if self._spare else self._new_channel()
         # All ranks start their sums in the same order, so they agree on tags.
         channel.tag = FIRST_TAG + self._started % TAGS
         self._started += 1
         flight = _Flight(self.steps(nodes, channel), channel)
         self._flying.append(flight)
-        self._moved = time.monotonic()
+        self.waiting.moved()
         self._go_on(flight)
+
+    def _new_channel(self) -> Channel:
+        return Channel(self.comm, self.wire, self._xp, self._settle)
 
     @property
     def under_way(self) -> int:
@@ -86,28 +85,14 @@ class RankCommunicator(Communicator):
         for flight in moving:
             self._go_on(flight)
         if moving:
-            self._looks, self._moved = 0, time.monotonic()
+            self.waiting.moved()
         elif self._flying:
-            self._doze()
+            self.waiting.doze(lambda: (peer for flight in self._flying for peer in flight.silent()))
 
     def _go_on(self, flight: _Flight) -> None:
         if not flight.go_on():
             self._flying.remove(flight)
             self._spare.append(flight.channel)
-
-    def _doze(self) -> None:
-        """Leave the core to others, but not for ever: a silent peer is named."""
-        if time.monotonic() - self._moved > self.patience:
-            silent = sorted({peer for flight in self._flying for peer in flight.silent()})
-            raise PeerTimeout(
-                f"rank {self.rank} on {socket.gethostname()}, {self.doing}: no answer from "
-                f"rank {', '.join(map(str, silent))} within {self.patience:.0f} s"
-            )
-        self._looks += 1
-        if self._looks <= YIELDS:
-            os.sched_yield()
-        else:
-            time.sleep(min(SHORTEST_NAP * (self._looks - YIELDS), LONGEST_NAP))
 
     def layout_of(self, nodes: Sequence[Node]) -> list[list[tuple[int, int]]]:
         """(first, size) of every rank's nodes; the same for all slices, so it is asked once."""
@@ -119,7 +104,7 @@ class RankCommunicator(Communicator):
     def at(self, what: str, seconds: float | None = None) -> None:
         super().at(what)
         if seconds is not None:
-            self.patience = max(PATIENCE + 3 * seconds, PATIENCE)
+            self.waiting.iteration_took(seconds)
 
     def abort(self) -> None:
         self.comm.Abort(1)
@@ -155,17 +140,20 @@ class _Flight:
         return [message.peer for message in self._messages]
 
 
-def merge_local(nodes: Sequence[Node]) -> Array:
+Add = Callable[[Array, Array], None]
+
+
+def merge_local(nodes: Sequence[Node], add: Add) -> Array:
     """All of a rank's nodes summed into the first, in order."""
     total = nodes[0].sum
     for node in nodes[1:]:
-        np.add(total, node.sum, out=total)
+        add(total, node.sum)
     return total
 
 
-def merge_tree(nodes: Sequence[Node]) -> Array:
+def merge_tree(nodes: Sequence[Node], add: Add) -> Array:
     """The root of a complete set of nodes, summed in place in the canonical order."""
-    sums = PartialSums(lambda a, b: np.add(a, b, out=a), lambda _: None)
+    sums = PartialSums(add, lambda _: None)
     sums.extend(sorted(nodes, key=lambda n: n.first))
     (root,) = sums.nodes
     return root.sum

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from ...backend.tensor import Array
 from ..tree import Node
 from .base import COMMUNICATORS, RankCommunicator, Steps, merge_tree, segments
@@ -41,7 +39,7 @@ class HalvingCommunicator(RankCommunicator):
             piece = total[keep]
             incoming = channel.receive(piece.size, peer)
             yield [incoming, channel.send(total[give], peer)]
-            np.add(piece, channel.values(incoming), out=piece)
+            channel.add(piece, channel.values(incoming))
             steps.append((peer, give, keep))
             low, high = keep.start, keep.stop
             distance *= 2
@@ -73,7 +71,7 @@ class HalvingCommunicator(RankCommunicator):
             Node(*place, channel.values(message))
             for (_, place), message in zip(expected, incoming, strict=True)
         ]
-        root = merge_tree(complete)
+        root = merge_tree(complete, channel.add)
         if root is not complete[0].sum:
             total[own] = root
         channel.round(total[own])

@@ -15,9 +15,10 @@ class LibraryCommunicator(RankCommunicator):
 
     name = "mpi"
     canonical = False
+    takes_devices = False  # few libraries reduce device memory without blocking
 
     def steps(self, nodes: Sequence[Node], channel: Channel) -> Steps:
         from mpi4py import MPI
 
-        total = merge_local(nodes)
+        total = merge_local(nodes, channel.add)
         yield [Message(self.comm.Iallreduce(MPI.IN_PLACE, total, MPI.SUM), -1, total)]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from ..tree import Node
 from .base import COMMUNICATORS, RankCommunicator, Steps, merge_local, segments
 from .channel import Channel
@@ -19,14 +17,14 @@ class RingCommunicator(RankCommunicator):
     canonical = False
 
     def steps(self, nodes: Sequence[Node], channel: Channel) -> Steps:
-        total = merge_local(nodes)
+        total = merge_local(nodes, channel.add)
         pieces = segments(total.size, self.size)
         after, before = (self.rank + 1) % self.size, (self.rank - 1) % self.size
         for step in range(self.size - 1):
             target = total[pieces[(self.rank - step - 1) % self.size]]
             incoming = channel.receive(target.size, before)
             yield [incoming, channel.send(total[pieces[(self.rank - step) % self.size]], after)]
-            np.add(target, channel.values(incoming), out=target)
+            channel.add(target, channel.values(incoming))
         channel.round(total[pieces[after]])
         for step in range(self.size - 1):
             target = total[pieces[(self.rank - step) % self.size]]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from ..tree import Node
 from .base import COMMUNICATORS, RankCommunicator, Steps, merge_tree
 from .channel import Channel
@@ -44,8 +42,8 @@ class ServerCommunicator(RankCommunicator):
             Node(*place, channel.values(message))
             for (_, place), message in zip(expected, incoming, strict=True)
         ]
-        root = merge_tree(complete)
+        root = merge_tree(complete, channel.add)
         if root is not total:
-            np.copyto(total, root)
+            total[...] = root
         channel.round(total)
         yield [channel.send(total, peer) for peer in peers]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-import numpy as np
-
 from ...backend.tensor import Array
 from ..tree import Node
 from .base import COMMUNICATORS, RankCommunicator, Steps
@@ -36,7 +34,7 @@ class TreeCommunicator(RankCommunicator):
                     yield [incoming]
                     other = channel.values(incoming)
                 total = held.pop(left)
-                np.add(total, other, out=total)
+                channel.add(total, other)
                 held[left[0], 2 * left[1]] = total
         yield from self._broadcast(nodes[0].sum, channel)
 

@@ -16,9 +16,10 @@ Floats = NDArray[np.float32]
 class Float32:
     """Numbers travel as they are."""
 
+    name = "float32"
     dtype: Any = np.float32
 
-    def encode(self, values: Floats) -> NDArray[Any]:
+    def encode(self, values: Floats, xp: Any = np) -> NDArray[Any]:
         return values
 
     def decode(self, message: NDArray[Any], out: Floats) -> None:
@@ -29,9 +30,10 @@ class Float32:
 class Float16:
     """IEEE half precision: 11 bits, small range."""
 
+    name = "float16"
     dtype: Any = np.float16
 
-    def encode(self, values: Floats) -> NDArray[Any]:
+    def encode(self, values: Floats, xp: Any = np) -> NDArray[Any]:
         return values.astype(np.float16)
 
     def decode(self, message: NDArray[Any], out: Floats) -> None:
@@ -41,12 +43,13 @@ class Float16:
 class BFloat16:
     """The upper half of a float32, rounded to nearest even: 8 bits, float32's range."""
 
+    name = "bfloat16"
     dtype: Any = np.uint16
 
-    def encode(self, values: Floats) -> NDArray[Any]:
+    def encode(self, values: Floats, xp: Any = np) -> NDArray[Any]:
         bits = values.view(np.uint32)
         rounded = bits + (0x7FFF + ((bits >> 16) & 1)).astype(np.uint32)
-        quiet = np.where(np.isnan(values), np.uint32(0x7FC00000), rounded)
+        quiet: NDArray[Any] = xp.where(xp.isnan(values), np.uint32(0x7FC00000), rounded)
         return (quiet >> 16).astype(np.uint16)
 
     def decode(self, message: NDArray[Any], out: Floats) -> None:
@@ -55,6 +58,5 @@ class BFloat16:
 
 Wire = Float32 | Float16 | BFloat16
 WIRES: Registry[type[Wire]] = Registry("gradient precision", SolverError)
-WIRES.register("float32")(Float32)
-WIRES.register("float16")(Float16)
-WIRES.register("bfloat16")(BFloat16)
+for _wire in (Float32, Float16, BFloat16):
+    WIRES.register(_wire.name)(_wire)

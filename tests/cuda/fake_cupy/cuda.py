@@ -79,6 +79,7 @@ class Device:
         self.id = device
         self.compute_capability = "75"
         self.mem_info = (2**33, 2**34)
+        self.pci_bus_id = f"0000:{device:02x}:00.0"
 
     def use(self) -> Device:
         return self

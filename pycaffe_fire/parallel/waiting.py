@@ -1,0 +1,51 @@
+"""Waiting for other ranks: without keeping a core busy, and not for ever."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from ..errors import SolverError
+
+FIRST_PATIENCE = 120.0  # seconds; the first iteration compiles and plans
+PATIENCE = 20.0  # seconds beyond what iterations take
+YIELDS = 20  # looks in vain before the first nap
+SHORTEST_NAP, LONGEST_NAP = 5e-5, 5e-4  # seconds
+
+
+class PeerTimeout(SolverError):
+    """Other ranks did not answer in time: `silent` are those that were waited for, if known."""
+
+    def __init__(self, text: str, silent: list[int]) -> None:
+        super().__init__(text)
+        self.silent = silent
+
+
+class Waiting:
+    """Naps that grow while nothing moves, and a deadline after which the silent are named."""
+
+    def __init__(self, hosts: Sequence[str]) -> None:
+        self._hosts = hosts
+        self.patience = FIRST_PATIENCE
+        self._looks = 0  # in vain, since something last moved
+        self._moved = time.monotonic()
+
+    def moved(self) -> None:
+        self._looks, self._moved = 0, time.monotonic()
+
+    def iteration_took(self, seconds: float) -> None:
+        self.patience = PATIENCE + 3 * seconds
+
+    def doze(self, waits_for: Callable[[], Iterable[int]]) -> None:
+        """Leave the core to others for a moment; `waits_for` are ranks, a negative one is any."""
+        if time.monotonic() - self._moved > self.patience:
+            silent = sorted({rank for rank in waits_for() if rank >= 0})
+            names = [f"rank {rank} on {self._hosts[rank]}" for rank in silent]
+            who = ", ".join(names) or "the other ranks"
+            raise PeerTimeout(f"no answer from {who} within {self.patience:.0f} s", silent)
+        self._looks += 1
+        if self._looks <= YIELDS:
+            os.sched_yield()
+        else:
+            time.sleep(min(SHORTEST_NAP * (self._looks - YIELDS), LONGEST_NAP))
