@@ -50,7 +50,7 @@ class SpecError(NetError, AttributeError):
     """A field that a layer does not have; an AttributeError too, as in pycaffe."""
 
 
-class InputError(NetError, TypeError):
+class SpecTypeError(NetError, TypeError):
     """A layer's input or a field's value that is of the wrong kind; a TypeError too."""
 
 
@@ -114,7 +114,7 @@ def _fill(message: Any, name: str, value: Any) -> None:
         return
     kind = message.DESCRIPTOR.name
     if not hasattr(value, "SerializeToString"):
-        raise InputError(f'"{name}" is a {kind}: give a dict of its fields, got {value!r}')
+        raise SpecTypeError(f'"{name}" is a {kind}: give a dict of its fields, got {value!r}')
     message.MergeFromString(value.SerializeToString())
 
 
@@ -125,13 +125,13 @@ def _checked(proto: Any, name: str, value: Any, put: Callable[[Any], None]) -> N
     if field.kind == "enum" and isinstance(value, str):
         known = ENUMS[field.type_name]
         if value not in known:
-            raise InputError(f'"{name}" is one of {", ".join(known)}, got "{value}"')
+            raise SpecTypeError(f'"{name}" is one of {", ".join(known)}, got "{value}"')
         value = known[value]
     try:
         put(value)
     except (TypeError, ValueError) as error:
         kind = proto.DESCRIPTOR.name
-        raise InputError(f'{kind}: "{name}" is of type {field.kind}, got {value!r}') from error
+        raise SpecTypeError(f'{kind}: "{name}" is of type {field.kind}, got {value!r}') from error
 
 
 class Top:
@@ -164,7 +164,7 @@ class Function:
         self.type_name = type_name
         for index, top in enumerate(inputs):
             if not isinstance(top, Top):
-                raise InputError(
+                raise SpecTypeError(
                     f"{type_name} input {index} is not a Top (type is {type(top).__name__}); give "
                     f"what other layers return, one by one"
                 )
@@ -291,7 +291,7 @@ class NetSpec:
         made: dict[Function, Any] = {}
         for name, top in self.tops.items():
             if not isinstance(top, (Top, Function)):
-                raise InputError(
+                raise SpecTypeError(
                     f'"{name}" is not what one layer returns, but a {type(top).__name__}; a layer '
                     f"of several tops needs as many names: n.a, n.b = L.X(..., ntop=2)"
                 )

@@ -6,7 +6,6 @@ import argparse
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from .. import schema
 from ..backend.base import Backend
@@ -15,7 +14,7 @@ from ..defaults import choose_backend
 from ..errors import BackendError, FireError, NetError, SolverError
 from ..layers.python import allow_python_layers
 from ..net import Net
-from ..net.graph import filter_net
+from ..net.timing import has_loss
 from ..parallel.job import ranks_started
 from ..registry import did_you_mean
 from ..report.brew import benchmark, chart_lines, score
@@ -135,27 +134,20 @@ def _device_query(options: argparse.Namespace) -> None:
 def _net(
     options: argparse.Namespace, phase: int, backend: Backend, differentiate: bool = False
 ) -> Net:
-    """The -model; a net without a loss has a backward pass only where it is forced to."""
+    """The -model; if it is to have a backward pass but has no loss, one through all layers."""
     if not options.model:
         raise NetError(f"need a model definition to {options.action}: -model FILE")
     if options.allow_python_layers:
         allow_python_layers()
     stages = [stage for stage in options.stage.split(",") if stage]
     param = schema.read_net(options.model)
-    if differentiate and not _has_loss(param, phase, options.level, stages):
+    state = schema.NetState(phase=phase, level=options.level, stage=stages)
+    if differentiate and not has_loss(param, state):
         log.info("%s has no loss: gradients are computed for all of its layers", options.model)
         param.force_backward = True
     return Net(
         param, phase, level=options.level, stages=stages, backend=backend, source=options.model
     )
-
-
-def _has_loss(param: Any, phase: int, level: int, stages: list[str]) -> bool:
-    whole = schema.NetParameter()
-    whole.CopyFrom(param)
-    whole.state.MergeFrom(schema.NetState(phase=phase, level=level, stage=stages))
-    layers = filter_net(whole).layer
-    return any(layer.type.endswith("Loss") or any(layer.loss_weight) for layer in layers)
 
 
 def _backend(options: argparse.Namespace) -> Backend:

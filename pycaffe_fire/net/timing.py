@@ -8,8 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from .. import schema
 from ..backend.base import Backend
+from ..layers import LAYERS
+from .graph import filter_net
 from .net import Net
 
 
@@ -31,6 +35,19 @@ class NetTimes:
     forward: float = 0.0
     backward: float = 0.0
     total: float = 0.0
+
+
+def has_loss(param: Any, state: Any) -> bool:
+    """Whether a net in this state computes a loss; without one it has no backward pass."""
+    net = schema.NetParameter()
+    net.CopyFrom(param)
+    net.state.MergeFrom(state)
+    return any(
+        any(layer.loss_weight)
+        if layer.loss_weight
+        else layer.type in LAYERS and LAYERS[layer.type].default_loss_weight
+        for layer in filter_net(net).layer
+    )
 
 
 def time_net(net: Net, iterations: int, each: Callable[[int, float], None]) -> NetTimes:
