@@ -45,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _plot(options: argparse.Namespace) -> None:
     if not options.output and not options.html:
         raise FireError("what to make? give -o curves.png, --html page.html, or both")
+    if options.smooth < 1:
+        raise FireError(f"--smooth needs a number of at least 1, got {options.smooth}")
     if options.output:
         check_picture(options.output)
     runs = [read_run(path) for path in options.runs]

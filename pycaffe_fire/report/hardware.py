@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import socket
-from importlib import metadata
+import sys
 from pathlib import Path
 
 from ..backend import available_cores
 from ..version import VERSION
 
-LIBRARIES = ("numpy", "numba", "protobuf", "cupy", "mpi4py")
+LIBRARIES = ("numpy", "numba", "google.protobuf", "cupy", "mpi4py")
 
 
 def hardware() -> dict[str, str | int]:
@@ -26,14 +26,12 @@ def hardware() -> dict[str, str | int]:
 
 
 def versions() -> dict[str, str]:
-    """Of this package, Python, and the libraries whose numbers matter."""
+    """Of this package, Python, and the libraries in use whose numbers matter."""
     found = {"pycaffe_fire": VERSION, "python": platform.python_version()}
     for name in LIBRARIES:
-        for package in metadata.packages_distributions().get(name, [name])[:1]:
-            try:
-                found[name] = metadata.version(package)
-            except metadata.PackageNotFoundError:
-                continue
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if version:
+            found[name.rpartition(".")[2]] = str(version)
     return found
 
 
