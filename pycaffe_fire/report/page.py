@@ -19,6 +19,8 @@ from .runs import Run
 from .summary import TRAINING, gigaflop, shapes_text
 from .svg import chart
 
+NOTHING = 5e-6  # seconds: what a look at the clock takes
+
 STYLE = """
 :root { --ink: #1d2733; --soft: #5d6b7a; --line: #e3e8ee; --card: #fff; --back: #f5f7f9;
   --accent: #2f6fb3; --bar: #cfe0f2; --bar2: #f3d9cd; }
@@ -68,6 +70,7 @@ td.time b { flex: 1; font-weight: 400; }
 .key i { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin: 0 5px; }
 code, pre { font: 13px/1.45 ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
 details pre { max-height: 480px; overflow: auto; }
+small { color: var(--soft); }
 summary { cursor: pointer; padding: 6px 0; color: var(--accent); }
 """
 
@@ -245,7 +248,7 @@ def _net(run: Run) -> str:
     return (
         f'<section><h2>The net</h2><p class="sub">One pass of one leaf; memory is that of the '
         f"values (gradients share theirs), GFLOP those of a forward pass: training takes "
-        f"{TRAINING} times as many. Where a layer has no time, the one above it does its work.</p>"
+        f"{TRAINING} times as many.</p>"
         f'<div class="card"><table>{head}{rows}{total}</table></div>'
         f"<details><summary>prototxt</summary><pre>{escape(train['prototxt'])}</pre></details>"
         f"</section>"
@@ -260,10 +263,12 @@ def _total_time(run: Run) -> str:
     return f"{1e3 * sum(t['forward'] + t['backward'] for t in run.profile):,.2f}"
 
 
-def _layer(layer: Mapping[str, Any], time: Mapping[str, float] | None, longest: float) -> str:
+def _layer(layer: Mapping[str, Any], time: Mapping[str, Any] | None, longest: float) -> str:
     seconds = time["forward"] + time["backward"] if time else 0.0
     cell = ""
-    if time and seconds and longest:
+    if time and time["inside"] and seconds < NOTHING:
+        cell = f"<small>in {escape(time['inside'])}</small>"
+    elif time and seconds:
         parts = (100 * time[which] / longest for which in ("forward", "backward"))
         bars = "".join(f'<i style="width:{part:.1f}%"></i>' for part in parts)
         cell = f'<div><div class="bars">{bars}</div><b>{1e3 * seconds:,.2f}</b></div>'

@@ -18,6 +18,7 @@ from ..solver.events import (
     Timed,
     Trained,
 )
+from ..solver.rates import warm_up
 
 log = logging.getLogger("pycaffe_fire")
 
@@ -28,10 +29,14 @@ def header(run: Started) -> list[str]:
     per_leaf = run.batch // (run.leaves * param.iter_size)
     parts = "1 leaf" if run.leaves == 1 else f"{run.leaves} leaves of {per_leaf}"
     passes = f", {param.iter_size} passes each" if param.iter_size > 1 else ""
+    shares = f", {run.batch / run.ranks:.6g} on each of {run.ranks} ranks" if run.ranks > 1 else ""
+    interval, start = warm_up(param)
+    warmup = f" (rising from {start:g} over {interval} iterations)" if interval else ""
     return [
-        f"Batch: {run.batch} samples in all ({parts}{passes})",
-        f"Learning rate: {param.base_lr:g}, policy {param.lr_policy}, solver {param.type}",
+        f"Batch: {run.batch} samples in all{shares} ({parts}{passes})",
+        f"Learning rate: {param.base_lr:g}{warmup}, policy {param.lr_policy}, solver {param.type}",
         f"Backend: {run.backend}",
+        *([f"Communicator: {run.communicator}"] if run.ranks > 1 else []),
         f"Seed: {run.seed}",
         *([f"Going on from iteration {run.iteration}"] if run.iteration else []),
     ]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..net.summary import NetFacts
+from ..net.timing import LayerTimes
 from ..parallel.leaves import Output
-from .profile import LayerTime
 from .timing import Times
 
 
@@ -54,7 +54,7 @@ class Profiled:
     """How long the layers of this rank's first net take, once per run."""
 
     iteration: int
-    layers: list[LayerTime]
+    layers: list[LayerTimes]
 
 
 @dataclass

@@ -3,70 +3,64 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
-from ..backend.base import Backend
 from ..net import Net
+from ..net.timing import LayerTimes
 
 WARM_UP, MEASURED = 2, 3  # iterations: the first ones plan and allocate
 
 
-@dataclass
-class LayerTime:
-    """Seconds of one pass of one leaf; a layer whose work another one's op does has none."""
-
-    name: str
-    forward: float
-    backward: float
-
-
 class Profiler:
-    """Counts iterations, and times the layers of a net in some of the first."""
+    """Counts iterations, and times the layers of a net in some of the first; the shortest counts.
+
+    A layer whose work another one's op does has no time of its own.
+    """
 
     def __init__(self, net: Net) -> None:
         self._net = net
-        self._done = 0
+        self._iterations = 0
+        self._began = 0.0
         self._shortest: dict[tuple[int, str], float] = {}
 
-    def iteration(self) -> list[LayerTime] | None:
+    def iteration(self) -> list[LayerTimes] | None:
         """An iteration is over; the times, once they are known."""
-        self._done += 1
-        if self._done == WARM_UP:
-            self._attach()
-        if self._done != WARM_UP + MEASURED:
+        self._iterations += 1
+        hooks = self._net.hooks
+        pairs = (
+            (hooks.before_forward, self._start),
+            (hooks.after_forward, self._forward),
+            (hooks.before_backward, self._start),
+            (hooks.after_backward, self._backward),
+        )
+        if self._iterations == WARM_UP:
+            for called, hook in pairs:
+                called.append(hook)
+        if self._iterations != WARM_UP + MEASURED:
             return None
-        self.detach()
-        found = self._shortest
+        for called, hook in pairs:
+            called.remove(hook)
         return [
-            LayerTime(layer.name, found.get((i, "forward"), 0.0), found.get((i, "backward"), 0.0))
+            LayerTimes(
+                layer.name,
+                self._shortest.get((i, "forward"), 0.0),
+                self._shortest.get((i, "backward"), 0.0),
+                self._net.layers[self._net.leader_of[i]].name if i in self._net.leader_of else "",
+            )
             for i, layer in enumerate(self._net.layers)
         ]
 
-    def _attach(self) -> None:
-        for i, layer in enumerate(self._net.layers):
-            for which in ("forward", "backward"):
-                setattr(layer, which, self._timed(getattr(layer, which), (i, which)))
+    def _start(self, index: int) -> None:
+        self._began = time.perf_counter()
 
-    def detach(self) -> None:
-        """Let the layers run as they did before."""
-        for layer in self._net.layers:
-            for which in ("forward", "backward"):
-                vars(layer).pop(which, None)
+    def _forward(self, index: int) -> None:
+        self._end(index, "forward")
 
-    def _timed(self, call: Callable[..., None], key: tuple[int, str]) -> Callable[..., None]:
-        def timed(*blobs: Any) -> None:
-            began = time.perf_counter()
-            call(*blobs)
-            _wait(self._net.backend)
-            seconds = time.perf_counter() - began
-            self._shortest[key] = min(seconds, self._shortest.get(key, seconds))
+    def _backward(self, index: int) -> None:
+        self._end(index, "backward")
 
-        return timed
-
-
-def _wait(backend: Backend) -> None:
-    """A device has only been told what to do."""
-    if not backend.on_host:
-        backend.xp.cuda.Device().synchronize()
+    def _end(self, index: int, which: str) -> None:
+        if not self._net.backend.on_host:  # a device has only been told what to do
+            self._net.backend.xp.cuda.Device().synchronize()
+        seconds = time.perf_counter() - self._began
+        shortest = self._shortest.get((index, which), seconds)
+        self._shortest[index, which] = min(seconds, shortest)
