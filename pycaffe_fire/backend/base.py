@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from .tensor import FLOAT32, NATIVE, Array, Layout, Tensor, aligned
 
 if TYPE_CHECKING:
     from ..blob import Blob
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,30 @@ class LossScale(ABC):
         return None
 
 
+class Recorder(ABC):
+    """Work that a device has recorded once and repeats without being told every step again."""
+
+    @abstractmethod
+    def record(self, body: Callable[[], T]) -> T:
+        """Run `body`, whose work is recorded instead of done, and return what it returns."""
+
+    @abstractmethod
+    def changing(self) -> AbstractContextManager[None]:
+        """While recording: the numbers of kernels launched inside may differ next time."""
+
+    @abstractmethod
+    def refreshing(self) -> AbstractContextManager[None]:
+        """Before a replay: the same kernels are launched inside, to give their new numbers."""
+
+    @abstractmethod
+    def replay(self, step: int) -> None:
+        """Do the work, with random numbers of this step."""
+
+    @abstractmethod
+    def copied(self, number: Any) -> Any:
+        """A recorded loss as it is after this replay; the next one overwrites it."""
+
+
 class PoolingPlan(Plan):
     """Pooling, which may have to tell where each maximum came from."""
 
@@ -166,6 +193,10 @@ class NormPlan(ABC):
     @abstractmethod
     def forward(self) -> None:
         """Computes `mean` and `variance` of the batch, or uses them if they are global."""
+
+    @abstractmethod
+    def restore(self) -> None:
+        """After a forward pass in place: give the blob its input back."""
 
     @abstractmethod
     def backward(self, data: bool, scale: bool, shift: bool) -> None:
@@ -249,6 +280,10 @@ class Backend(ABC):
 
     def bring_back(self, pairs: Sequence[tuple[Array, Array]]) -> None:  # noqa: B027
         """Copy (host, device) pairs of what `download` gave back to where it came from."""
+
+    def recorder(self) -> Recorder | None:
+        """For work that is to be replayed, where the device can; inputs stay in place from now."""
+        return None
 
     def face(self, blob: Blob) -> Blob:
         """The blob as the outside sees it, with NumPy arrays for data and diff."""

@@ -84,6 +84,13 @@ class Layer:
     ) -> None:
         """Compute the bottoms' gradients where asked, and add to the weights' gradients."""
 
+    def separate(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        """After a pass that did the followers' work: redo this layer's own part of it alone.
+
+        Only for layers with `absorbs_backward`; what a pass does besides its tops stays done.
+        """
+        raise NotImplementedError
+
     def remember(self, index: int, new: Any, fade: float) -> None:
         """Let a new value into a running average: blob = fade * blob + new.
 

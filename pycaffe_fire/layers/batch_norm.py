@@ -54,13 +54,22 @@ class BatchNorm(Neuron):
         self._plans: dict[bool, NormPlan] = {}
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        plan = self._run(bottom, top)
+        if not self._use_global:
+            samples = bottom[0].count // max(self.blobs[0].count, 1)
+            self._remember(plan.mean.array, plan.variance.array, samples)
+
+    def separate(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self._plans[True].restore()
+        self.leads = False
+        self._run(bottom, top)
+
+    def _run(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> NormPlan:
         plan = self._plan_for(bottom, top)
         if self._use_global:
             plan.mean.array[...], plan.variance.array[...] = self._averages()
         plan.forward()
-        if not self._use_global:
-            samples = bottom[0].count // max(self.blobs[0].count, 1)
-            self._remember(plan.mean.array, plan.variance.array, samples)
+        return plan
 
     def _plan_for(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> NormPlan:
         """The plan with or without the work of the layers behind it; made when first needed,

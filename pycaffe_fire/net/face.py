@@ -14,11 +14,12 @@ import numpy as np
 
 from ..backend.tensor import Array
 from ..blob import Blob
-from ..errors import ArgumentError, BlobNameError, NetError
+from ..errors import ArgumentError, BlobNameError
 from ..layers import Layer
 from ..layers.memory_data import MemoryData
 from ..registry import did_you_mean
 from . import batches, picture
+from .groups import separate_cut
 from .sharing import share_weights
 from .weights import layer_weights
 from .wiring import Wiring
@@ -173,24 +174,12 @@ class Face(Wiring, ABC):
         return loss
 
     def _backward(self, start: int, end: int) -> None:
-        self._check_cut(start, end)
         self.before_run()
+        separate_cut(self, start, end)
         try:
             self.run_backward(start, end)
         finally:
             self.after_run()
-
-    def _check_cut(self, first: int, last: int) -> None:
-        """Layers that ran forward as one op have no gradients between them to start from."""
-        for leader, group in self.groups.items():
-            fused = self.layers[leader].leads and self.layers[leader].absorbs_backward
-            members = [leader, *group]
-            if fused and len({last <= i <= first for i in members}) > 1:
-                names = " and ".join(f'"{self.layers[i].name}"' for i in members)
-                raise NetError(
-                    f"backward cannot be cut between {names}, which ran forward as one op; run "
-                    f"forward in the same two parts first"
-                )
 
     def _set(
         self,

@@ -16,6 +16,7 @@ from ..layers import Context
 from . import debug
 from .engines import tell_engines
 from .face import Face, Hooks
+from .groups import Unfinished
 from .memory import share_gradients
 from .weights import copy_weights, save_weights
 
@@ -65,6 +66,8 @@ class Net(Face):
             for layer in self.layers
             if layer.blobs
         )
+        self._unfinished = Unfinished(self)
+        self._unfinished.watch(self.blobs)
         self.hooks = Hooks()
         self.debug_info: bool = self.param.debug_info
         self._losses = [
@@ -126,6 +129,7 @@ class Net(Face):
         """Run layers start..end (inclusive, downwards) backward, telling `after_layer` of each."""
         self.backend.activate()
         first = len(self.layers) - 1 if start is None else start
+        self._unfinished.begin(first)
         for i in range(first, end - 1, -1):
             leader = self.layers[self.leader_of[i]] if i in self.leader_of else None
             done = leader is not None and leader.leads and leader.absorbs_backward
@@ -137,6 +141,7 @@ class Net(Face):
                 mark = self.backend.mark()
                 self.layers[i].backward(self.tops[i], self.propagate_down[i], self.bottoms[i])
                 self.backend.settle(mark)
+                self._unfinished.note(i)
                 if self.debug_info:
                     debug.backward(self, i)
             for hook in self.hooks.after_backward:

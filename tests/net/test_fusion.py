@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -110,3 +111,101 @@ def test_a_scale_over_a_frozen_normalisation_still_learns() -> None:
     net.forward()
     net.backward()
     assert np.abs(net.params["scale"][0].diff).max() > 0
+
+
+BEHIND = BLOCK.replace('bottom: "conv" top: "conv" %(stats)s', 'bottom: "conv" top: "bn" %(stats)s')
+for _name in ("scale", "relu"):
+    BEHIND = re.sub(
+        rf'(name: "{_name}" type: "\w+") bottom: "conv" top: "conv"',
+        r'\1 bottom: "bn" top: "bn"',
+        BEHIND,
+    )
+BEHIND = BEHIND.replace('"Eltwise" bottom: "conv"', '"Eltwise" bottom: "bn"')
+CUTS = [("relu", "scale"), ("scale", "bn"), ("bn", "conv"), ("sum", "relu"), ("relu2", "sum")]
+
+
+def pair(text: str, kind: type[Backend]) -> tuple[caffe.Net, caffe.Net]:
+    """The same net with and without groups, after the same forward pass."""
+    made = []
+    for fused in (True, False):
+        net = make(text % {"bias": "true", "stats": ""}, kind(1), fused, caffe.TRAIN)
+        rng = np.random.default_rng(5)
+        net.blobs["data"].data[...] = rng.standard_normal(net.blobs["data"].shape)
+        net.forward()
+        net.blobs["ip"].diff[...] = rng.standard_normal(net.blobs["ip"].shape)
+        made.append(net)
+    assert made[0].groups and not made[1].groups
+    return made[0], made[1]
+
+
+def everything(net: caffe.Net) -> dict[str, Any]:
+    """All that a user can look at."""
+    found = {f"blob {n}": np.stack([b.data, b.diff]) for n, b in net.blobs.items()}
+    for name, blobs in net.params.items():
+        found |= {f"{name} {i}": np.stack([b.data, b.diff]) for i, b in enumerate(blobs)}
+    return found
+
+
+def assert_same(fused: caffe.Net, plain: caffe.Net) -> None:
+    expected = everything(plain)
+    for name, value in everything(fused).items():
+        np.testing.assert_allclose(value, expected[name], rtol=2e-4, atol=5e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", BACKENDS)
+@pytest.mark.parametrize("text", [BLOCK, BEHIND], ids=["in place", "behind"])
+@pytest.mark.parametrize("cut", CUTS)
+def test_backward_may_be_cut_anywhere(kind: type[Backend], text: str, cut: tuple[str, str]) -> None:
+    """Twice, because what was taken apart in one pass is one op again in the next."""
+    fused, plain = pair(text, kind)
+    for _ in range(2):
+        for net in (fused, plain):
+            net.backward(end=cut[0])
+        assert_same(fused, plain)
+        for net in (fused, plain):
+            net.backward(start=cut[1])
+        assert_same(fused, plain)
+        for net in (fused, plain):
+            net.forward()
+            net.blobs["ip"].diff[...] = 1
+            net.backward()
+        assert_same(fused, plain)
+
+
+@pytest.mark.parametrize("kind", BACKENDS)
+@pytest.mark.parametrize("text", [BLOCK, BEHIND], ids=["in place", "behind"])
+def test_a_single_layer_of_a_group(kind: type[Backend], text: str) -> None:
+    fused, plain = pair(text, kind)
+    top = "conv" if text is BLOCK else "bn"
+    for layer in ("scale", "bn", "relu"):
+        for net in (fused, plain):
+            net.blobs[top].diff[...] = 0.5
+            net.backward(start=layer, end=layer)
+        assert_same(fused, plain)
+
+
+@pytest.mark.parametrize("kind", BACKENDS)
+@pytest.mark.parametrize("text", [BLOCK, BEHIND], ids=["in place", "behind"])
+def test_blobs_of_a_group_show_what_caffe_s_would(kind: type[Backend], text: str) -> None:
+    fused, plain = pair(text, kind)
+    for net in (fused, plain):
+        net.backward()
+    assert_same(fused, plain)
+    assert_same(fused, plain)  # looking twice changes nothing
+    for net in (fused, plain):
+        net.run_forward()
+        net.run_backward()
+        net.run_backward(0, 0)  # a pass below the group leaves it as it is
+    assert_same(fused, plain)
+
+
+def test_two_normalisations_in_place_on_one_blob() -> None:
+    """Both set their input aside by swapping buffers, which must not meet."""
+    again = (
+        'layer { name: "bn2" type: "BatchNorm" bottom: "conv" top: "conv" }\nlayer { name: "side"'
+    )
+    text = (BLOCK % {"bias": "true", "stats": ""}).replace('layer { name: "side"', again)
+    nets = make(text, OneDNNBackend(1), True, caffe.TRAIN), make(text, NumPyBackend(), True, 0)
+    expected = run(nets[1], 4)
+    for name, value in run(nets[0], 4).items():
+        np.testing.assert_allclose(value, expected[name], rtol=1e-3, atol=2e-4, err_msg=name)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...blob import Blob
 from ..base import NormPlan
-from ..tensor import Array
+from ..tensor import FLOAT32, Array
 from .tensor import accumulator, optional, source, target
 
 if TYPE_CHECKING:
@@ -47,6 +47,14 @@ class BatchNorm(NormPlan):
             optional(self.shift), channels, inner, self.eps, int(self.relu),
             target(self._normed), target(self.y.value),
         )  # fmt: skip
+
+    def restore(self) -> None:
+        if self.x.value is self.y.value:
+            normed = self.backend.converted(source(self._normed), FLOAT32)
+            mean, variance = (t.array.reshape(-1, 1) for t in (self.mean, self.variance))
+            x = normed.reshape(self._samples, self._channels, self._inner)
+            x = x * self.backend.xp.sqrt(variance + self.eps) + mean
+            self.x.value.array[...] = x.reshape(self.x.shape)
 
     def backward(self, data: bool, scale: bool, shift: bool) -> None:
         channels, inner = self._channels, self._inner

@@ -46,6 +46,11 @@ class BatchNorm(NormPlan):
             y = self.xp.where(self._positive, y, 0)
         self.y.data[...] = y.reshape(self.y.shape)
 
+    def restore(self) -> None:
+        if self.x.value is self.y.value:
+            x = self._normed * self._deviation + _column(self.mean.array)
+            self.x.data[...] = x.reshape(self.x.shape)
+
     def backward(self, data: bool, scale: bool, shift: bool) -> None:
         dy = self.y.diff.reshape(self._cut)
         if self.relu:

@@ -92,6 +92,11 @@ class OneDNNBackend(NumPyBackend):
     def plain_layout(self, shape: Sequence[int]) -> Descriptor:
         return Descriptor.contiguous(self.library, shape)
 
+    def upload(self, tensor: Tensor, values: Array) -> None:
+        super().upload(tensor, values)
+        assert isinstance(tensor, OneDNNTensor)
+        tensor.lent = True
+
     def to_plain(self, tensor: Tensor, out: Array) -> None:
         self._copy(tensor, out, inward=False)
 

@@ -85,19 +85,28 @@ class BatchNorm(NormPlan):
         self._forward.run()
 
     def _set_input_aside(self) -> None:
-        """Give the input's buffer to `_source` and the blob another one to write to.
+        """Let `_source` and the blob swap their buffers, so that the output is written elsewhere.
 
-        That is the one `_source` had, unless the blob's buffer came from elsewhere this time
-        (a data layer): then it is the one written last, which nobody else knows.
+        Where several plans do that with one blob, each goes on with what the one before it left.
+        A buffer that is not the blob's own (a data layer lends it, or it is another blob's) is
+        never written: there the last output's serves again.
         """
         value, source = self.x.value, self._source
         value.sync()
-        given = value.buffer
-        target = source.buffer if given is self._last_output else self._last_output
+        given, target = value.buffer, source.buffer
+        assert isinstance(value, OneDNNTensor)
+        if value.lent or target is given:
+            target = self._last_output
         source.bind(given)
         value.bind(target if target is not None else self.backend.empty(self._layout.elements))
         self._last_output = value.buffer
         source.fresh = NATIVE
+
+    def restore(self) -> None:
+        value, source = self.x.value, self._source
+        if source is not value:
+            value.buffer[: self._layout.elements] = source.buffer[: self._layout.elements]  # type: ignore[index]
+            value.fresh = NATIVE
 
     def backward(self, data: bool, scale: bool, shift: bool) -> None:
         add_scale = scale and self.scale is not None and self.scale.gradient.fresh != 0

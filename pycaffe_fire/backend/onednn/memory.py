@@ -131,6 +131,7 @@ class OneDNNTensor(Tensor):
 
     backend: OneDNNBackend
     layout: Descriptor
+    lent = False  # a data layer gives it new buffers of its own
 
     def __init__(self, backend: OneDNNBackend, shape: Sequence[int]) -> None:
         self._memories: list[tuple[Descriptor, int]] = []
