@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ..backend.base import Backend
 from ..backend.tensor import NATIVE, Array
@@ -20,6 +21,7 @@ from .communicator import Communicator
 from .device import adapted
 from .tree import Node, PartialSums, check_leaves, runs
 
+T = TypeVar("T")
 MakeNet = Callable[[Backend, Context, "Net | None"], Net]
 
 
@@ -76,16 +78,29 @@ class Leaves:
         self._held = [[] for _ in self.nets]
         if self.exchange is not None:
             self.exchange.begin()
-        jobs = [(i, iteration, collect) for i in range(len(self.nets))]
-        if self._pool is None:
-            parts = [self._run_net(*job) for job in jobs]
-        else:
-            futures = [self._pool.submit(self._run_net, *job) for job in jobs]
-            parts = [future.result() for future in futures]
+        results = self._side_by_side(lambda net: self._run_net(net, iteration, collect))
         self._finish_sum()
-        results = [result for part in parts for result in part]
         loss = self._mean([r.loss for r in results])
         return loss, self._outputs([r.outputs for r in results]) if collect else []
+
+    def evaluate(self, iteration: int) -> float:
+        """The loss of an iteration's first batch over all leaves, without gradients."""
+        self.net.parameters.settle_weights()
+        return self._mean(self._side_by_side(lambda net: self._forward_net(net, iteration)))
+
+    def _side_by_side(self, work: Callable[[int], list[T]]) -> list[T]:
+        """What `work` returns for the leaves of every net by its number, in order of leaves."""
+        numbers = range(len(self.nets))
+        parts = self._pool.map(work, numbers) if self._pool is not None else map(work, numbers)
+        return [result for part in parts for result in part]
+
+    def _forward_net(self, index: int, iteration: int) -> list[float]:
+        net, losses = self.nets[index], []
+        net.context.step = iteration * self.iter_size
+        for leaf in net.context.own_leaves:
+            net.context.leaf = leaf
+            losses.append(net.run_forward())
+        return losses
 
     def _run_net(self, index: int, iteration: int, collect: bool) -> list[LeafResult]:
         """All leaves of one net, each complete before the next; the last goes out in buckets."""

@@ -103,13 +103,13 @@ def learning_rate(param: Any, iteration: int, plateaus: int = 0) -> float:
             f"min_lr must lie between 0 and base_lr ({param.base_lr:g}), got {param.min_lr:g}"
         )
     rate = POLICIES[param.lr_policy](param, iteration) * float(param.gamma) ** plateaus
-    interval, start = _warm_up(param)
+    interval, start = warm_up(param)
     if iteration < interval:
         rate = float(start + (param.base_lr - start) * iteration / interval)
     return max(rate, float(param.min_lr))
 
 
-def _warm_up(param: Any) -> tuple[int, float]:
+def warm_up(param: Any) -> tuple[int, float]:
     """How many iterations it takes, and the rate it starts from."""
     if param.rampup_interval > 0:
         return param.rampup_interval, param.rampup_lr
@@ -128,7 +128,7 @@ class Plateau:
         self.windows = list(param.plateau_winsize) if param.lr_policy == "plateau" else []
         self.seen = 0
         self.minimum_loss, self.last_event = NO_LOSS, 0
-        self._warm_up = _warm_up(param)[0]
+        self._warm_up = warm_up(param)[0]
 
     def observe(self, iteration: int, loss: Any) -> None:
         """Take note of the average loss, which must be the same on every rank."""

@@ -174,11 +174,12 @@ class Solver:
         if resume_file:
             self.restore(resume_file)
         self.snapshots.prepare()
+        ranks = self.leaves.communicator
         self.tell(
             Started(
                 self.net.name, self.param, self.iter, self.batch_size, self.leaves.count,
-                self.backend.describe(), self.seed, self.communicator.size,
-                self.communicator.describe(), facts(self.net), [facts(n) for n in self.test_nets],
+                self.backend.describe(), self.seed, ranks.size, ranks.describe(),
+                facts(self.net), [facts(n) for n in self.test_nets],
             )
         )  # fmt: skip
         self._profiler = Profiler(self.net) if self.observers else None
@@ -199,8 +200,7 @@ class Solver:
         """Show and test what the last update made, where that is due."""
         p = self.param
         if p.display and self.iter % p.display == 0:
-            self.net.context.step, self.net.context.leaf = self.iter * p.iter_size, self._first_leaf
-            self.tell(Evaluated(self.iter, self._smooth(self.net.run_forward())))
+            self.tell(Evaluated(self.iter, self._smooth(self.leaves.evaluate(self.iter))))
         if p.test_interval and self.iter % p.test_interval == 0:
             self.test_all()
 

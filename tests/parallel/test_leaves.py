@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "solver"))
 from solver_cases import DROPOUT, SGD, body, close, make, rows_layer, same_bits, weights, write_rows
 
 from pycaffe_fire.errors import FireError, SolverError
-from pycaffe_fire.solver.events import Trained
+from pycaffe_fire.solver.events import Evaluated, Trained
 
 BATCH_NORM = (
     'layer { name: "bn" type: "BatchNorm" bottom: "pool" top: "pool" }\n'
@@ -161,3 +161,18 @@ def test_an_error_in_one_leaf_is_the_run_s(rows: str) -> None:
     with pytest.raises(FireError, match='"loss".*label 3'):
         solver.step(3)
     solver.close()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_last_loss_is_that_of_all_leaves(rows: str, threads: int) -> None:
+    text = rows_layer(rows, 8) + body()
+    settings = SGD + "display: 2 max_iter: 2 snapshot_after_train: false"
+    found = []
+    for leaves in (1, 4):
+        solver = make(text, settings, threads, leaves=leaves)
+        solver.observers.append(
+            lambda e: found.append(e.loss) if isinstance(e, Evaluated) else None
+        )
+        solver.solve()
+        solver.close()
+    assert found[1] == pytest.approx(found[0], rel=1e-4)
