@@ -99,6 +99,10 @@ def _parser() -> Parser:
         "--cudnn", action="store_true",
         help="convolutions by cuDNN instead of our own; never tried on hardware",
     )  # fmt: skip
+    flag(
+        "--cuda-graph", action="store_true",
+        help="record an iteration on the GPU and replay it; never tried on hardware",
+    )  # fmt: skip
     flag("--level", type=int, default=0, metavar="N", help="the net state's level")
     flag("--stage", default="", metavar="NAMES", help="the net state's stages, with commas")
     for name, effect in (("sigint", "stop"), ("sighup", "snapshot")):
@@ -377,7 +381,8 @@ def _make_solver(
         solver = Solver(
             plan.param, backend=plan.backend, communicator=ranks, leaves=plan.leaves,
             seed=plan.seed, level=plan.state.level, stages=plan.state.stage, share_gradients=True,
-            on_nan=options.on_nan, ignore_mismatch=options.ignore_mismatch, observers=observers,
+            on_nan=options.on_nan, ignore_mismatch=options.ignore_mismatch,
+            cuda_graph=options.cuda_graph, observers=observers,
         )  # fmt: skip
     if options.keep_best:
         solver.follow(options.keep_best, options.stop_after)

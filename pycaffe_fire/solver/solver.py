@@ -44,6 +44,7 @@ from .loss_scale import loss_scale
 from .nets import FoundNet, find_test_nets, find_train_net, read_param
 from .profile import Profiler
 from .rates import Plateau, learning_rate
+from .replay import Replay
 from .rules import RULES
 from .snapshots import Carried, Snapshots
 from .timing import Stopwatch
@@ -77,6 +78,7 @@ class Solver:
         share_gradients: bool = False,
         on_nan: str = "stop",
         ignore_mismatch: bool = False,
+        cuda_graph: bool = False,
         observers: Iterable[Observer] = (),
     ) -> None:
         self.param = read_param(param) if isinstance(param, str) else param
@@ -137,6 +139,7 @@ class Solver:
         self.loss_scale = loss_scale(self.net, self.backend, self._update)
         if self.loss_scale is not None:
             self.carried["loss scale"] = self.loss_scale
+        self._replay = Replay(self) if cuda_graph else None
         self.snapshots = Snapshots(self)
         self._ignore_mismatch = ignore_mismatch
         if self.param.weights:
@@ -252,13 +255,15 @@ class Solver:
             net.debug_info = display and self.param.debug_info and net is self.net
         self.communicator.at(f"iteration {self.iter}")
         self.health.begin()
-        loss, outputs = self.compute_gradients(display)
-        squares = self.health.squares(due=display)
+        replay = self._replay if self._replay is not None and self._replay.takes(display) else None
+        loss, outputs = (replay.iterate(), []) if replay else self.compute_gradients(display)
+        squares = None if replay else self.health.squares(due=display)
         computed = time.perf_counter()
         if self.health.sound(loss, squares):
             loss = self._smooth(loss)
             self.plateau.observe(self.iter, loss)
-            self.apply_update(squares)
+            if replay is None:
+                self.apply_update(squares)
         elif not self._recover(loss):
             return False
         ended = time.perf_counter()
@@ -273,6 +278,11 @@ class Solver:
             self._profiler = None
             self.tell(Profiled(self.iter - 1, times))
         return True
+
+    @property
+    def profiled(self) -> bool:
+        """Has the time of every layer been taken, where somebody wants it?"""
+        return self._profiler is None
 
     def compute_gradients(self, collect: bool) -> tuple[float, list[Output]]:
         """This iteration's gradients over all leaves and ranks; returns loss and outputs."""

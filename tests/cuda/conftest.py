@@ -27,11 +27,14 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         pytest.skip(reason)
     import fake_cupy
 
+    from pycaffe_fire.backend.cuda import blas
+
     modules: dict[str, Any] = {}
     fake_cupy.install(modules)
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(Module, "order", 0)
+    monkeypatch.setattr(blas, "load", fake_cupy.blas.Library)
     fake_cupy.cuda.waits.clear()
     yield fake_cupy
 

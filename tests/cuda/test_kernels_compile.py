@@ -13,6 +13,7 @@ from pycaffe_fire.backend.cuda.launch import (
     OPTIONS,
     files,
     kernel_names,
+    reading,
     source_of,
 )
 
@@ -47,6 +48,13 @@ def test_compiles_for_every_generation(compiler: Compiler, kind: str) -> None:
     for code in codes:
         assert code.startswith(b"\x7fELF")
         assert [name for name in kernel_names() if name.encode() not in code] == []
+
+
+def test_variants_that_read_their_numbers_compile(compiler: Compiler) -> None:
+    source = reading(everything("float16"))
+    assert "const double* at_rate" in source and "const unsigned long long* at_step" in source
+    code = compiler.compile(source, 80, (*OPTIONS, *CUPY_OPTIONS))
+    assert [name for name in kernel_names() if name.encode() not in code] == []
 
 
 def test_a_wrong_kernel_is_found_out(compiler: Compiler) -> None:

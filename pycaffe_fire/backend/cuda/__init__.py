@@ -27,6 +27,7 @@ from ..base import (
     NormPlan,
     Plan,
     PoolingPlan,
+    Recorder,
     Segment,
     SegmentDots,
     UpdateStep,
@@ -46,6 +47,7 @@ from .convolution import Convolution
 from .cudnn import Cudnn, CudnnConvolution
 from .device import open_device, probe
 from .dropout import Dropout
+from .graph import GraphRecorder
 from .inner_product import InnerProduct
 from .later import Later, Scalar
 from .launch import KINDS, Kernels, kind_of, words
@@ -90,6 +92,8 @@ class CudaBackend(NumPyBackend):
         self._reserved = 0
         self._kept: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
         self._doubts: list[tuple[Array, Callable[[], None]]] = []
+        self._recorder: GraphRecorder | None = None  # while it records
+        self._places: weakref.WeakKeyDictionary[Tensor, Array] | None = None
         self.viewed: list[CudaTensor] = []  # of which array code holds float32 arrays
         self.activate()
 
@@ -166,8 +170,32 @@ class CudaBackend(NumPyBackend):
         return HostBlob(blob)
 
     def upload(self, tensor: Tensor, values: Array) -> None:
-        tensor.bind(self.uploads.start(tensor, values.reshape(-1)))
+        buffer = self.uploads.start(tensor, values.reshape(-1))
+        tensor.bind(buffer if self._places is None else self._settled(tensor, buffer))
         tensor.fresh = NATIVE
+
+    def _settled(self, tensor: Tensor, buffer: Array) -> Array:
+        """A copy of a batch in memory that does not move from batch to batch."""
+        assert self._places is not None
+        place = self._places.get(tensor)
+        if place is None or place.size != buffer.size:
+            place = self._places[tensor] = self.empty(buffer.size)
+        self.kernels["scaled_copy"](buffer.size, buffer, 1.0, 0, 0.0, place)
+        return place
+
+    def recorder(self) -> Recorder:
+        self._places = self._places or weakref.WeakKeyDictionary()
+        return GraphRecorder(self)
+
+    @contextmanager
+    def recording(self, recorder: GraphRecorder) -> Iterator[None]:
+        """Kernels and doubts inside are this recorder's business."""
+        self.kernels.recorder = self._recorder = recorder
+        try:
+            with self.blas.recording(self.compute):
+                yield
+        finally:
+            self.kernels.recorder = self._recorder = None
 
     def finish_uploads(self) -> None:
         self.uploads.finish()
@@ -223,6 +251,9 @@ class CudaBackend(NumPyBackend):
         return value
 
     def require(self, condition: Array, complain: Callable[[], None]) -> None:
+        if self._recorder is not None:
+            self._recorder.doubts.append((condition, complain))
+            return
         self._doubts.append((condition, complain))
         if len(self._doubts) >= MOST_DOUBTS:
             self.confirm()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +15,14 @@ from ..tensor import FLOAT32, Array
 from .launch import kind_of
 
 _INT_MAX = 2**31 - 1
+NAMES = ("libcublas.so.13", "libcublas.so.12")
+_INT, _STRIDE, _AT = ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p
+_OPERAND = (_AT, _INT, _INT, _STRIDE)  # address, type, distance of rows, distance of matrices
+# Of cublasGemmStridedBatchedEx behind the handle.
+ARGUMENTS = (
+    *(_INT, _INT, _INT, _INT, _INT, _AT),
+    *(*_OPERAND, *_OPERAND, _AT, *_OPERAND, _INT, _INT, _INT),
+)
 
 
 class Matrix(NamedTuple):
@@ -42,7 +54,26 @@ class Blas:
         types = (run.CUDA_R_32F, run.CUDA_R_16F, run.CUDA_R_16BF)
         self._types = dict(zip((FLOAT32, "float16", "bfloat16"), types, strict=True))
         self._handle = xp.cuda.device.get_cublas_handle
+        self._direct: Callable[..., None] | None = None
         self._scalars = {value: np.array(value, np.float32) for value in (0.0, 1.0)}
+
+    @contextmanager
+    def recording(self, stream: Any) -> Iterator[None]:
+        """CuPy refuses cuBLAS while a stream is captured, cuBLAS does not: ask it directly."""
+        library = load()
+        handle = ctypes.c_void_p(self._handle())
+        _check("SetStream", library.cublasSetStream_v2(handle, ctypes.c_void_p(stream.ptr)))
+
+        def product(_: int, *arguments: int) -> None:
+            given = [kind(value) for kind, value in zip(ARGUMENTS, arguments, strict=True)]
+            status = library.cublasGemmStridedBatchedEx(handle, *given)
+            _check("GemmStridedBatchedEx", status)
+
+        self._direct = product
+        try:
+            yield
+        finally:
+            self._direct = None
 
     def product(
         self, a: Matrix, b: Matrix, c: Matrix, m: int, n: int, k: int, batch: int = 1,
@@ -62,13 +93,28 @@ class Blas:
         lib = self._library
         # cuBLAS thinks in columns: it sees our matrices turned, so b goes first.
         types = [self._types[kind] for kind in kinds]
-        lib.gemmStridedBatchedEx(
+        call = self._direct or lib.gemmStridedBatchedEx
+        call(
             self._handle(), _operation(lib, b), _operation(lib, a), n, m, k,
             self._scalars[1.0].ctypes.data, b.address, types[1], b.row, b.stride,
             a.address, types[0], a.row, a.stride,
             self._scalars[keep].ctypes.data, c.address, types[2], c.row, c.stride, batch,
             lib.CUBLAS_COMPUTE_32F, lib.CUBLAS_GEMM_DEFAULT,
         )  # fmt: skip
+
+
+@cache
+def load() -> Any:
+    """The library that CuPy has loaded: a loader knows it by name already."""
+    for name in NAMES:
+        with suppress(OSError):
+            return ctypes.CDLL(name)
+    raise BackendError(f"--cuda-graph: cannot load {' or '.join(NAMES)}; leave out --cuda-graph")
+
+
+def _check(name: str, status: int) -> None:
+    if status:
+        raise BackendError(f"cublas{name} failed with status {status}")
 
 
 def _operation(library: Any, matrix: Matrix) -> int:

@@ -24,6 +24,10 @@ class Scalar:
     def known(self) -> bool:
         return self._value is not None
 
+    def copied(self) -> Scalar:
+        """The number as it is now, whatever will be written to its memory."""
+        return Scalar(self._array.copy(), self._read)
+
     @property
     def value(self) -> float:
         if self._value is None:
@@ -42,6 +46,9 @@ class Later:
 
     def __float__(self) -> float:
         return self._constant + sum(c * s.value for c, s in self._terms)
+
+    def copied(self) -> Later:
+        return Later(self._constant, tuple((c, s.copied()) for c, s in self._terms))
 
     def __add__(self, other: Any) -> Later:
         if isinstance(other, Later):

@@ -8,15 +8,20 @@ checked against them: count, types, widths and contiguity.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ...errors import BackendError
 from ..tensor import FLOAT32, Array
+
+if TYPE_CHECKING:
+    from .graph import GraphRecorder
+
+Source = Callable[[str, str], str]
 
 KERNELS = Path(__file__).parent / "kernels"
 THREADS = 256
@@ -35,6 +40,7 @@ HEADERS = {
 }
 
 _KERNEL = re.compile(r"__global__ void (\w+)\(([^)]*)\)")
+_HEAD = re.compile(_KERNEL.pattern + r"\s*\{")
 _NULL = np.uint64(0)
 
 # How blobs may be stored: the type that kernels call `real`, and the arrays that hold it.
@@ -64,6 +70,26 @@ def source_of(file: str, kind: str = FLOAT32) -> str:
     names = [f"{header}.cuh" for header in ("common", "real", *HEADERS.get(file, ()))]
     parts = [(KERNELS / name).read_text() for name in (*names, f"{file}.cu")]
     return "\n".join([f"#define REAL {kind}", *parts])
+
+
+def reading_source(file: str, kind: str) -> str:
+    """The same with kernels that read their numbers from memory."""
+    return reading(source_of(file, kind))
+
+
+def reading(source: str) -> str:
+    """Kernels whose parameters besides n are all pointers: `float rate` becomes `const float*
+    at_rate`, and the body begins with `float rate = *at_rate;`."""
+
+    def rewrite(match: re.Match[str]) -> str:
+        parameters = [" ".join(part.split()) for part in match[2].split(",")]
+        numbers = {p: p.rsplit(" ", 1) for p in parameters[1:] if "*" not in p}
+        pointers = {p: f"const {what}* at_{name}" for p, (what, name) in numbers.items()}
+        reads = " ".join(f"{p} = *at_{name};" for p, (_, name) in numbers.items())
+        taken = ", ".join(pointers.get(p, p) for p in parameters)
+        return f"__global__ void {match[1]}({taken}) {{ {reads}"
+
+    return _HEAD.sub(rewrite, source)
 
 
 def kind_of(array: Array) -> str:
@@ -104,15 +130,16 @@ def _parameter(text: str) -> Parameter:
 class Kernel:
     """One kernel, ready to launch on the current stream."""
 
-    def __init__(
-        self, xp: Any, module: Any, name: str, parameters: Sequence[Parameter], kind: str
-    ) -> None:
-        self.name = name
+    def __init__(self, owner: Kernels, name: str, kind: str) -> None:
+        file, parameters = _catalogue()[name]
+        self.name, self._owner, self._place = name, owner, (file, kind)
         self._parameters = tuple(
             p if p.dtype is not None else p._replace(dtype=KINDS[kind]) for p in parameters
         )
-        self._array = xp.ndarray
-        self._function = module.get_function(name)
+        # Its parameters besides n that are numbers.
+        self.numbers = {p.name: p.dtype for p in self._parameters[1:] if not p.pointer}
+        self._array = owner.xp.ndarray
+        self._function = owner.module(file, kind, source_of).get_function(name)
 
     def __call__(self, n: int, *arguments: Any) -> None:
         """Run for `n` elements, the kernel's first parameter."""
@@ -132,8 +159,22 @@ class Kernel:
             self._checked(parameter, value)
             for parameter, value in zip(self._parameters, (n, *arguments), strict=True)
         ]
-        if n:
+        recorder = self._owner.recorder
+        if n and not (recorder is not None and recorder.launched(self, blocks, values)):
             self._function((min(blocks, MAX_BLOCKS),), (THREADS,), tuple(values))
+
+    def numbers_of(self, values: Sequence[Any]) -> list[Any]:
+        """The numbers besides n among the arguments of a launch."""
+        pairs = zip(self._parameters[1:], values[1:], strict=True)
+        return [value for parameter, value in pairs if not parameter.pointer]
+
+    def launch_reading(self, blocks: int, values: Sequence[Any], places: Sequence[Array]) -> None:
+        """Launch a variant of the kernel that reads its numbers besides n from `places`."""
+        function = self._owner.module(*self._place, reading_source).get_function(self.name)
+        rest = iter(places)
+        pairs = zip(self._parameters[1:], values[1:], strict=True)
+        arguments = [value if parameter.pointer else next(rest) for parameter, value in pairs]
+        function((min(blocks, MAX_BLOCKS),), (THREADS,), (values[0], *arguments))
 
     def _checked(self, parameter: Parameter, value: Any) -> Any:
         if parameter.pointer:
@@ -171,17 +212,20 @@ class Kernels:
     float32, `kernels[name, kind]`; a file is compiled when its first kernel is asked for."""
 
     def __init__(self, xp: Any) -> None:
-        self._xp = xp
-        self._modules: dict[tuple[str, str], Any] = {}
+        self.xp = xp
+        self.recorder: GraphRecorder | None = None  # while one records
+        self._modules: dict[tuple[str, str, Source], Any] = {}
         self._kernels: dict[tuple[str, str], Kernel] = {}
 
     def __getitem__(self, key: str | tuple[str, str]) -> Kernel:
         name, kind = (key, FLOAT32) if isinstance(key, str) else key
         if (name, kind) not in self._kernels:
-            file, parameters = _catalogue()[name]
-            if (file, kind) not in self._modules:
-                code = source_of(file, kind)
-                self._modules[file, kind] = self._xp.RawModule(code=code, options=OPTIONS)
-            module = self._modules[file, kind]
-            self._kernels[name, kind] = Kernel(self._xp, module, name, parameters, kind)
+            self._kernels[name, kind] = Kernel(self, name, kind)
         return self._kernels[name, kind]
+
+    def module(self, file: str, kind: str, source: Source) -> Any:
+        """A file, compiled once for every kind and form of its source."""
+        if (file, kind, source) not in self._modules:
+            code = source(file, kind)
+            self._modules[file, kind, source] = self.xp.RawModule(code=code, options=OPTIONS)
+        return self._modules[file, kind, source]

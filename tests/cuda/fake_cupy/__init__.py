@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from . import blas, cuda
-from .array import ndarray, unwrapped, wrapped
+from .array import ndarray, unwrapped, work
 from .raw import RawModule
 
 API: dict[str, Any] = json.loads((Path(__file__).parent.parent / "cupy_api.json").read_text())
@@ -30,7 +30,8 @@ cuda.cublas = blas
 def asarray(a: Any, dtype: Any = None) -> ndarray:
     """A new device array, unless it is one of this type already."""
     if isinstance(a, ndarray):
-        return a if dtype in (None, a.dtype) else ndarray(a.host.astype(dtype))
+        return a if dtype in (None, a.dtype) else a.astype(dtype)
+    cuda.forbid("a copy from host memory")
     return ndarray(np.array(a, dtype=dtype, order="C"))
 
 
@@ -38,7 +39,10 @@ array = asarray
 
 
 def ascontiguousarray(a: Any, dtype: Any = None) -> ndarray:
-    return ndarray(np.ascontiguousarray(a.host if isinstance(a, ndarray) else a, dtype))
+    if not isinstance(a, ndarray):
+        cuda.forbid("a copy from host memory")
+    host = a.host if isinstance(a, ndarray) else a
+    return work(lambda: np.ascontiguousarray(host, dtype), False, host)
 
 
 def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
@@ -63,18 +67,20 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+IN_PLACE = {"put_along_axis", "copyto", "place", "putmask", "fill_diagonal"}
+
+
 def _on_device(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     waits = name in {"nonzero", "unique", "bincount", "flatnonzero", "argwhere"}
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if waits:  # the size of the result is known only after looking at the values
             cuda.wait(f"cupy.{name}")
-        with np.errstate(all="ignore"):
-            return wrapped(
-                function(
-                    *(unwrapped(a) for a in args), **{k: unwrapped(v) for k, v in kwargs.items()}
-                )
-            )
+        positional = [unwrapped(a) for a in args]
+        keywords = {k: unwrapped(v) for k, v in kwargs.items()}
+        in_place = name in IN_PLACE or "out" in kwargs
+        made = work(lambda: function(*positional, **keywords), in_place, *positional)
+        return kwargs.get("out", made)
 
     return call
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,22 @@ def wrapped(value: Any) -> Any:
     return value
 
 
+IN_PLACE = {"fill", "sort", "put", "partition"}
+
+
+def work(function: Callable[[], Any], in_place: bool, *inputs: Any) -> Any:
+    """Done now, or captured; see cuda.enqueue and cuda.computed."""
+
+    def quiet() -> Any:
+        with np.errstate(all="ignore"):
+            return function()
+
+    if in_place:
+        cuda.enqueue(quiet)
+        return None
+    return wrapped(cuda.computed(quiet, *inputs))
+
+
 class ndarray:
     """`host` is where it really is; only the stand-in itself looks there."""
 
@@ -66,6 +83,7 @@ class ndarray:
             raise TypeError("Only numpy.ndarray can be set to cupy.ndarray")
         if values.shape != self.shape or values.dtype != self.dtype:
             raise ValueError(f"cannot set {values.shape} {values.dtype} to {self.shape}")
+        cuda.forbid("a copy from host memory")
         self.host[...] = values
 
     @property
@@ -84,9 +102,11 @@ class ndarray:
         def call(*args: Any, **kwargs: Any) -> Any:
             if name in ("item", "tolist", "nonzero"):
                 cuda.wait(f"ndarray.{name}")
-            with np.errstate(all="ignore"):
-                keywords = {k: unwrapped(v) for k, v in kwargs.items()}
-                return wrapped(value(*(unwrapped(a) for a in args), **keywords))
+            positional = [unwrapped(a) for a in args]
+            keywords = {k: unwrapped(v) for k, v in kwargs.items()}
+            return work(
+                lambda: value(*positional, **keywords), name in IN_PLACE, self.host, *positional
+            )
 
         return call
 
@@ -94,13 +114,14 @@ class ndarray:
         parts = index if isinstance(index, tuple) else (index,)
         if any(isinstance(p, ndarray) and p.dtype == bool for p in parts):
             cuda.wait("indexing by a mask")
-        return wrapped(self.host[unwrapped(index)])
+        at = unwrapped(index)
+        return work(lambda: self.host[at], False, self.host)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(value, np.ndarray) and value.ndim:
             raise TypeError("a numpy.ndarray cannot be assigned into a cupy.ndarray")
-        with np.errstate(all="ignore"):
-            self.host[unwrapped(index)] = unwrapped(value)
+        at, given = unwrapped(index), unwrapped(value)
+        work(lambda: self.host.__setitem__(at, given), True)
 
     def __len__(self) -> int:
         return len(self.host)
@@ -130,11 +151,10 @@ class ndarray:
 
 def _operator(name: str) -> Any:
     def operate(self: ndarray, *others: Any) -> Any:
-        with np.errstate(all="ignore"):
-            result = getattr(self.host, name)(*(unwrapped(o) for o in others))
-        if name.startswith("__i") and name != "__invert__":
-            return self
-        return result if result is NotImplemented else wrapped(result)
+        in_place = name.startswith("__i") and name != "__invert__"
+        given = [unwrapped(o) for o in others]
+        result = work(lambda: getattr(self.host, name)(*given), in_place)
+        return self if in_place else result
 
     return operate
 

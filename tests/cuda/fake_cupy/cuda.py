@@ -5,14 +5,70 @@ from __future__ import annotations
 import threading
 import traceback
 import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+
+import numpy as np
 
 waits: list[str] = []
 cublas: Any = None
 
 
+_thread = threading.local()
+
+
+class Graph:
+    """Captured work, in order."""
+
+    def __init__(self) -> None:
+        self.steps: list[Callable[[], Any]] = []
+        self.launches = 0
+
+    def launch(self, stream: Any = None) -> None:
+        self.launches += 1
+        for step in self.steps:
+            step()
+
+
+def capturing() -> Graph | None:
+    stream = getattr(_thread, "stream", None)
+    return stream.graph if stream is not None else None
+
+
+def forbid(what: str) -> None:
+    """A captured stream cannot be waited for, and host memory is not there when it is replayed."""
+    if capturing() is not None:
+        raise RuntimeError(f"cudaErrorStreamCaptureUnsupported: {what}")
+
+
+def enqueue(step: Callable[[], Any]) -> None:
+    """Work on memory that exists: done now, or captured and not done."""
+    graph = capturing()
+    if graph is None:
+        step()
+    else:
+        graph.steps.append(step)
+
+
+def computed(function: Callable[[], Any], *inputs: Any) -> Any:
+    """Work that makes a new array, unless it is a view of an input. When captured, the array is
+    there at once (its shape must be known), but its values come with the replays."""
+    made = function()
+    graph = capturing()
+    if graph is None or made is NotImplemented:
+        return made
+    if isinstance(made, np.generic):
+        made = np.array(made)
+    shared = [a for a in inputs if isinstance(a, np.ndarray) and np.may_share_memory(a, made)]
+    if isinstance(made, np.ndarray) and not shared:
+        graph.steps.append(lambda: made.__setitem__(..., function()))
+    return made
+
+
 def wait(what: str) -> None:
     """Something on a real device would have waited here."""
+    forbid(what)
     frames = traceback.extract_stack()[:-2]
     place = next((f for f in reversed(frames) if "pycaffe_fire" in f.filename), None)
     waits.append(f"{what} in {place.filename}:{place.lineno}" if place else what)
@@ -33,9 +89,6 @@ class Event:
         wait("Event.synchronize")
 
 
-_thread = threading.local()
-
-
 def check_queue(what: str) -> None:
     """Work on the default stream would not be ordered with a backend's own streams."""
     if getattr(_thread, "stream", None) is None:
@@ -51,6 +104,16 @@ class Stream:
     ) -> None:  # fmt: skip
         self.waited: list[Event] = []
         self.ptr = id(self)
+        self.graph: Graph | None = None
+
+    def begin_capture(self, mode: int | None = None) -> None:
+        self.graph = Graph()
+
+    def end_capture(self) -> Graph:
+        graph, self.graph = self.graph, None
+        if graph is None:
+            raise RuntimeError("cudaErrorIllegalState: nothing is being captured")
+        return graph
 
     def use(self) -> Stream:
         _thread.stream = self
@@ -70,6 +133,16 @@ class Stream:
 
     def __exit__(self, *_: object) -> None:
         _thread.stream = self._outer
+
+
+class MemoryPool:
+    def malloc(self, size: int) -> Any:
+        raise NotImplementedError("memory is the host's")
+
+
+@contextmanager
+def using_allocator(allocator: Any = None) -> Iterator[None]:
+    yield
 
 
 class Device:

@@ -25,4 +25,4 @@ class Launcher:
     def __call__(self, grid: tuple[int, ...], block: tuple[int, ...], args: Any) -> None:
         cuda.check_queue(self._function.name)
         values = tuple(a.host if isinstance(a, ndarray) else a for a in args)
-        self._function(grid, block, values)
+        cuda.enqueue(lambda: self._function(grid, block, values))

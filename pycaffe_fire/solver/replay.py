@@ -1,0 +1,156 @@
+"""Iterations replayed from a recording (--cuda-graph): forward, backward and update as one launch.
+
+The first iterations run as usual: they plan, compile and allocate. Then one is recorded; data
+layers stay outside, and their batches are copied to where the recording reads them. Iterations that
+somebody looks into run as usual too. A net whose layers look at the device's numbers while they
+run cannot be recorded and is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..backend.tensor import PLAIN, Tensor
+from ..errors import FireError, SolverError
+
+if TYPE_CHECKING:
+    from .solver import Solver
+
+WARM_UP = 2  # iterations before one is recorded
+
+
+class Replay:
+    def __init__(self, solver: Solver) -> None:
+        recorder = solver.backend.recorder()
+        if recorder is None:
+            raise SolverError("--cuda-graph needs a GPU: say which, as in --gpu 0")
+        _check(solver)
+        self._solver, self._net, self._recorder = solver, solver.net, recorder
+        self._usual = 0  # iterations run as usual
+        self._loss: Any = None  # as recorded
+        self._places: list[int] = []  # of the inputs when it was recorded
+        self._states: list[tuple[Tensor, int]] = []  # of all tensors after the recorded work
+        self._sources = [i for i, bottom in enumerate(self._net.bottoms) if not bottom]
+
+    def takes(self, look: bool) -> bool:
+        """Is the iteration that comes next to be replayed? `look`: somebody wants its outputs."""
+        if self._usual >= WARM_UP and not look and self._solver.profiled:
+            return True
+        self._usual += 1
+        return False
+
+    def iterate(self) -> Any:
+        """One whole iteration; returns its loss."""
+        solver, context = self._solver, self._net.context
+        context.step, context.leaf = solver.iter, context.own_leaves[0]
+        self._net.backend.activate()
+        for i in self._sources:
+            self._net.layers[i].forward(self._net.bottoms[i], self._net.tops[i])
+        if self._loss is None:
+            self._record()
+        else:
+            self._check_inputs()
+            with self._recorder.refreshing():
+                solver.apply_update()
+        self._recorder.replay(solver.iter)
+        for tensor, state in self._states:  # somebody may have looked at them since
+            tensor.fresh = state
+        return self._recorder.copied(self._loss)
+
+    # Recording.
+
+    def _record(self) -> None:
+        tensors = self._tensors()
+        for tensor in tensors:
+            if tensor.fresh == PLAIN:  # written from outside
+                tensor.sync()
+            tensor.fresh = tensor.fresh  # copies in other types are made again, and recorded
+        self._places = self._input_places()
+        with self._naming(), self._without_sources():
+            self._loss = self._recorder.record(self._body)
+        self._states = [(tensor, tensor.fresh) for tensor in tensors]
+
+    def _body(self) -> Any:
+        loss, _ = self._solver.compute_gradients(collect=False)
+        with self._recorder.changing():
+            self._solver.apply_update()
+        return loss
+
+    def _tensors(self) -> list[Tensor]:
+        blobs = [blob for tops in self._net.tops for blob in tops]
+        blobs += [p.blob for p in self._net.parameters.items]
+        found = {id(t): t for blob in blobs for t in (blob.value, blob.gradient)}
+        return list(found.values())
+
+    @contextmanager
+    def _without_sources(self) -> Iterator[None]:
+        """Data layers have run already."""
+        layers = [self._net.layers[i] for i in self._sources]
+        for layer in layers:
+            setattr(layer, "forward", lambda *blobs: None)  # noqa: B010
+        try:
+            yield
+        finally:
+            for layer in layers:
+                vars(layer).pop("forward", None)
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Whatever a layer does that cannot be recorded becomes an error that names it."""
+        running: list[int] = []
+        hooks = (self._net.hooks.before_forward, self._net.hooks.before_backward)
+        for hook in hooks:
+            hook.append(running.append)
+        try:
+            yield
+        except FireError:
+            raise
+        except Exception as error:
+            layer = self._net.layers[running[-1]] if running else None
+            where = f'layer "{layer.name}" ({layer.type})' if layer else "the update"
+            raise SolverError(
+                f"--cuda-graph: {where} cannot be recorded, because it needs the processor while "
+                f"it runs ({type(error).__name__}: {error}); leave out --cuda-graph"
+            ) from error
+        finally:
+            for hook in hooks:
+                hook.remove(running.append)
+
+    # Inputs.
+
+    def _input_places(self) -> list[int]:
+        return [
+            blob.value.buffer.data.ptr if blob.value.buffer is not None else 0
+            for i in self._sources
+            for blob in self._net.tops[i]
+        ]
+
+    def _check_inputs(self) -> None:
+        if self._input_places() == self._places:
+            return
+        names = ", ".join(f'"{b.name}"' for i in self._sources for b in self._net.tops[i])
+        raise SolverError(
+            f"--cuda-graph: the shapes of inputs ({names}) have changed, but a recording has those "
+            f"it was made with; leave out --cuda-graph"
+        )
+
+
+def _check(solver: Solver) -> None:
+    """Refuse what decides on the host, in the middle of an iteration, how it goes on."""
+    p = solver.param
+    reasons = {
+        "several leaves or ranks sum their gradients on the host's word": solver.leaves.count > 1,
+        "iter_size above 1 reads several batches in one iteration": p.iter_size > 1,
+        "clip_gradients looks at the gradients before every update": p.clip_gradients >= 0,
+        "larc and local_lr_auto keep numbers of their own": bool(p.larc or p.local_lr_auto),
+        'lr_policy "plateau" looks at every loss': p.lr_policy == "plateau",
+        f"--on-nan {solver.health.policy} looks at the gradients before every update": (
+            solver.health.policy != "stop"
+        ),
+        "debug_info looks at every blob": bool(p.debug_info or solver.net.param.debug_info),
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise SolverError(f"--cuda-graph cannot record this run: {reason}")
