@@ -167,6 +167,15 @@ class Layer:
         except IndexError as error:
             self.fail(f"{field}: {error}")
 
+    @property
+    def bottom(self) -> list[str]:
+        """The names of its bottoms."""
+        return list(self.param.bottom)
+
+    @property
+    def top(self) -> list[str]:
+        return list(self.param.top)
+
     # For the net.
 
     def check_counts(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

@@ -81,6 +81,7 @@ def test_names() -> None:
     assert list(net.layer_dict) == net._layer_names
     assert net.layer_dict["ip"] is net.layers[3] and net.layers[3].type == "InnerProduct"
     assert net.layers[3].blobs[0].data.shape == (3, 128)
+    assert net.layers[3].bottom == ["conv"] and net.layers[3].top == ["ip"]
     assert net.bottom_names == {
         "data": [], "conv": ["data"], "relu": ["conv"], "ip": ["conv"], "prob": ["ip"]
     }  # fmt: skip
@@ -230,7 +231,7 @@ def test_reshape_reaches_the_end() -> None:
 def test_files(here: Path) -> None:
     net = deploy()
     expected = net.forward(data=IMAGES[:4])["prob"].copy()
-    net.save("a.caffemodel")
+    net.save(here / "a.caffemodel")
     net.save_hdf5(here / "weights.any")
     for load, path in (("copy_from", here / "a.caffemodel"), ("load_hdf5", "weights.any")):
         caffe.set_random_seed(99)

@@ -3,9 +3,8 @@
 import hashlib
 import os
 
-import numpy as np
-
 import caffe
+import numpy as np
 
 
 def time(solver, nccl):
