@@ -23,7 +23,7 @@ Callback = Callable[[], Any]
 
 
 class FaceSolver(Solver):
-    """A solver as scripts use it; its class decides its type, whatever the prototxt says."""
+    """A solver as scripts use it; its class says its type, which a prototxt may leave out."""
 
     type: ClassVar[str]
 
