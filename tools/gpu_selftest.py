@@ -4,9 +4,11 @@
     pip install "pycaffe_fire[gpu]" && python tools/gpu_selftest.py        the first GPU
     python tools/gpu_selftest.py --gpu 1 --report mine.txt                another one
 
-It executes all reference cases of Caffe that the tests have, every update rule, a short training
-of LeNet on made-up images, and measures a few sizes. Send the report to the maintainers: the code
-was developed without a GPU, so yours may be the first to run it.
+It executes all reference cases of Caffe that the tests have, every update rule, short trainings
+of LeNet on made-up images with blobs stored as float32, float16 and bfloat16, by our own kernels
+and by cuDNN where that loads, launched one by one and as a CUDA graph, and measures their speed.
+Send the report to the maintainers: the code was developed without a GPU, so yours may be the first
+to run it.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +39,15 @@ from pycaffe_fire.net import Net  # noqa: E402
 from pycaffe_fire.solver import Solver  # noqa: E402
 
 GOLDEN = ROOT / "tests" / "golden" / "layers"
-RULES = {"sgd": 1, "nesterov": 1, "adagrad": 1, "rmsprop": 1, "adadelta": 2, "adam": 2}
-NUMBERS = {"rmsprop": (1e-3, 0.9), "adadelta": (1e-3, 0.9), "adam": (0.9, 0.99, 1.1, 1e-3)}
+RULES = {"sgd": 1, "nesterov": 1, "adagrad": 1, "rmsprop": 1, "adadelta": 2, "adam": 2, "adamw": 2}
+ADAM = (0.9, 0.99, 1.1, 1e-3)
+NUMBERS = {"rmsprop": (1e-3, 0.9), "adadelta": (1e-3, 0.9), "adam": ADAM, "adamw": ADAM}
 SOLVER = (
     'base_lr: 0.01 lr_policy: "fixed" momentum: 0.9 weight_decay: 0.0005 random_seed: 1 '
     "snapshot_after_train: false"
 )
+ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8}  # of one number, relative
+TYPES = {"float16": schema.FLOAT16, "bfloat16": schema.BFLOAT16}
 Check = tuple[str, Callable[[], None]]
 
 
@@ -54,13 +60,25 @@ def main() -> int:
         gpu = gpu_backend(options.gpu)
     except FireError as error:
         sys.exit(f"gpu_selftest: {error}")
+    cudnn, reason = with_cudnn(options.gpu)
     report = Report(gpu)
-    for name, check in checks(gpu):
+    report.say("Blobs stored as: float32, float16, bfloat16")
+    report.say(f"Engines: our kernels with cuBLAS, {'cuDNN' if cudnn else f'not cuDNN: {reason}'}")
+    report.say("Launches: one by one, and replayed as a CUDA graph")
+    for name, check in checks(gpu, cudnn):
         report.run(name, check)
     for line in timings(gpu):
         report.say(line)
     report.finish(options.report)
     return 1 if report.failures else 0
+
+
+def with_cudnn(device: int) -> tuple[Backend | None, str]:
+    """The same device with cuDNN, or why not."""
+    try:
+        return gpu_backend(device, cudnn=True), ""
+    except FireError as error:
+        return None, str(error)
 
 
 class Report:
@@ -98,23 +116,39 @@ class Report:
         print(f"The report is in {path}")
 
 
-def checks(gpu: Backend) -> Iterator[Check]:
-    for path in sorted(GOLDEN.glob("*.npz")):
-        yield f"layer {path.stem}", lambda path=path: reference_case(path, gpu)  # type: ignore[misc]
+def checks(gpu: Backend, cudnn: Backend | None) -> Iterator[Check]:
+    cases = sorted(GOLDEN.glob("*.npz"))
+    for path in cases:
+        yield f"layer {path.stem}", partial(reference_case, path, gpu)
+    for path in cases:
+        yield f"layer {path.stem}, float16", partial(reference_case, path, gpu, "float16")
     for rule in RULES:
-        yield f"update {rule}", lambda rule=rule: update_rule(rule, gpu)  # type: ignore[misc]
-    yield "LeNet, 20 iterations", lambda: training(gpu, leaves=1)
-    yield "LeNet, 20 iterations, 2 leaves", lambda: training(gpu, leaves=2)
-    yield "repeated training, bit for bit", lambda: repeated(gpu)
+        yield f"update {rule}", partial(update_rule, rule, gpu)
+    yield "LeNet, 20 iterations", partial(training, gpu, leaves=1)
+    yield "LeNet, 20 iterations, 2 leaves", partial(training, gpu, leaves=2)
+    yield "repeated training, bit for bit", partial(repeated, gpu)
+    yield "CUDA graph, bit for bit", partial(repeated, gpu, cuda_graph=True)
+    for kind in ROUNDING:
+        yield f"LeNet, 20 iterations, {kind}", partial(rounded_training, gpu, kind)
+        yield f"CUDA graph, {kind}, bit for bit", partial(repeated, gpu, kind, cuda_graph=True)
+    yield "loss scale that adapts", partial(adapting, gpu)
+    if cudnn is not None:
+        for path in cases:
+            if path.stem.startswith(("conv", "deconv")):
+                yield f"cuDNN, layer {path.stem}", partial(reference_case, path, cudnn)
+        yield "cuDNN, LeNet, 20 iterations", partial(training, cudnn, leaves=1)
+        for kind in ROUNDING:
+            yield f"cuDNN, LeNet, {kind}", partial(rounded_training, cudnn, kind)
 
 
 # Layers against Caffe.
 
 
-def reference_case(path: Path, gpu: Backend) -> None:
+def reference_case(path: Path, gpu: Backend, kind: str = "float32") -> None:
     with np.load(path) as archive:
         case = dict(archive)
-    param = schema.parse_text(str(case["prototxt"]), schema.NetParameter())
+    close = close_to_float32 if kind == "float32" else partial(close_to_rounded, kind=kind)
+    param = stored_as(schema.parse_text(str(case["prototxt"]), schema.NetParameter()), kind)
     net = Net(param, getattr(caffe, str(case["phase"])), backend=gpu)
     weights = net.params.get("layer", [])
     for i, values in series(case, "bottom"):
@@ -147,7 +181,22 @@ def series(case: dict[str, Any], prefix: str) -> list[tuple[int, Any]]:
     return [(i, case[f"{prefix}{i}"]) for i in numbers]
 
 
-def close(got: Any, want: Any, what: str, relative: float = 2e-4) -> None:
+def stored_as(net: Any, kind: str) -> Any:
+    if kind != "float32":
+        net.default_forward_type = net.default_backward_type = TYPES[kind]
+    return net
+
+
+def close_to_rounded(got: Any, want: Any, what: str, kind: str, roundings: float = 64) -> None:
+    """The distance relative to the length: single values may differ where a maximum flips."""
+    far = float(np.linalg.norm(np.reshape(got, np.shape(want)) - want))
+    far /= max(float(np.linalg.norm(want)), 1e-30)
+    limit = roundings * ROUNDING[kind]
+    if not far <= limit:
+        raise AssertionError(f"{what}: off by {far:.2e}, more than {limit:.2e}")
+
+
+def close_to_float32(got: Any, want: Any, what: str, relative: float = 2e-4) -> None:
     scale = max(1.0, float(np.abs(want).max(initial=0)))
     got = np.asarray(got).reshape(np.shape(want))
     np.testing.assert_allclose(got, want, rtol=relative, atol=2e-5 * scale, err_msg=what)
@@ -168,7 +217,7 @@ def update_rule(rule: str, gpu: Backend) -> None:
         step(w, g, slots, 0.1, 0.01, False, 0.5, NUMBERS.get(rule, (0.9,)))
         found.append([a.get() if hasattr(a, "get") else a for a in (w, *slots)])
     for i, (got, want) in enumerate(zip(*found, strict=True)):
-        close(got, want, f"buffer {i}")
+        close_to_float32(got, want, f"buffer {i}")
 
 
 def lenet(batch: int = 16) -> Any:
@@ -185,10 +234,17 @@ def lenet(batch: int = 16) -> Any:
     return made
 
 
-def trained(backend: Backend, leaves: int) -> dict[str, Any]:
+def trained(
+    backend: Backend, leaves: int = 1, kind: str = "float32", scale: float | None = None,
+    **options: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Weights after 20 iterations; `scale` is where an adaptive loss scale starts."""
     param = schema.parse_text(SOLVER, schema.SolverParameter())
-    param.net_param.CopyFrom(lenet())
-    solver = Solver(param, backend=backend, leaves=leaves)
+    param.net_param.CopyFrom(stored_as(lenet(), kind))
+    if scale is not None:
+        param.net_param.global_grad_scale = scale
+        param.net_param.global_grad_scale_adaptive = True
+    solver = Solver(param, backend=backend, leaves=leaves, **options)
     solver.step(20)
     weights = {
         f"{name}[{i}]": np.array(blob.data)
@@ -202,11 +258,25 @@ def trained(backend: Backend, leaves: int) -> dict[str, Any]:
 def training(gpu: Backend, leaves: int) -> None:
     want, got = trained(cpu_backend(), leaves), trained(gpu, leaves)
     for name, values in want.items():
-        close(got[name], values, name, relative=1e-2)
+        close_to_float32(got[name], values, name, relative=1e-2)
 
 
-def repeated(gpu: Backend) -> None:
-    first, second = trained(gpu, 1), trained(gpu, 1)
+def rounded_training(gpu: Backend, kind: str) -> None:
+    want, got = trained(cpu_backend()), trained(gpu, kind=kind)
+    for name, values in want.items():
+        close_to_rounded(got[name], values, name, kind)
+
+
+def adapting(gpu: Backend) -> None:
+    """It starts far too high, so the first updates must be skipped and later ones not."""
+    first, got = trained(gpu, kind="float16", scale=2.0**23), trained(gpu, kind="float16")
+    for name, values in first.items():
+        if not np.isfinite(values).all() or np.array_equal(values, got[name]):
+            raise AssertionError(f"{name}: not finite, or no update was skipped")
+
+
+def repeated(gpu: Backend, kind: str = "float32", **options: Any) -> None:
+    first, second = trained(gpu, kind=kind), trained(gpu, kind=kind, **options)
     for name, values in first.items():
         np.testing.assert_array_equal(second[name], values, err_msg=name)
 
@@ -215,9 +285,19 @@ def repeated(gpu: Backend) -> None:
 
 
 def timings(gpu: Any) -> Iterator[str]:
+    for kind in ("float32", *ROUNDING):
+        for cuda_graph in (False, True):
+            name = f"LeNet, batch 256, {kind}{', CUDA graph' if cuda_graph else ''}"
+            try:
+                yield f"{name}: {timing(gpu, kind, cuda_graph)}"
+            except Exception as error:
+                yield f"{name}: not measured: {type(error).__name__}: {error}"
+
+
+def timing(gpu: Any, kind: str, cuda_graph: bool) -> str:
     param = schema.parse_text(SOLVER, schema.SolverParameter())
-    param.net_param.CopyFrom(lenet(256))
-    solver = Solver(param, backend=gpu)
+    param.net_param.CopyFrom(stored_as(lenet(256), kind))
+    solver = Solver(param, backend=gpu, cuda_graph=cuda_graph)
     solver.step(5)
     gpu.compute.synchronize()
     began = time.perf_counter()
@@ -226,9 +306,9 @@ def timings(gpu: Any) -> Iterator[str]:
     gpu.compute.synchronize()
     seconds = time.perf_counter() - began
     solver.close()
-    yield (
-        f"LeNet, batch 256: {50 * 256 / seconds:,.0f} images/s, {20 * seconds:.2f} ms per "
-        f"iteration, of which Python queued for {20 * queued:.2f} ms"
+    return (
+        f"{50 * 256 / seconds:,.0f} images/s, {20 * seconds:.2f} ms per iteration, of which "
+        f"Python queued for {20 * queued:.2f} ms"
     )
 
 
