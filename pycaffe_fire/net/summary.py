@@ -76,7 +76,7 @@ def facts(net: Net) -> NetFacts:
             LayerFacts(
                 layer.name, layer.type, [list(blob.shape) for blob in tops],
                 sum(blob.count for blob in own),
-                BYTES * sum(blob.value.layout.elements for blob in made),
+                BYTES * sum(blob.value.words for blob in made),
                 multiply_adds(layer, bottoms, tops),
             )
         )  # fmt: skip

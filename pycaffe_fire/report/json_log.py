@@ -45,8 +45,6 @@ class JsonLog:
     def __init__(self, path: str) -> None:
         self._file = LogFile(path)
         self._speed = Speed()
-        if self._file.last_byte() not in (b"", b"\n"):
-            self._file.write(b"\n")
 
     def __call__(self, event: Event) -> None:
         record = self._record(event)
@@ -61,6 +59,8 @@ class JsonLog:
         match event:
             case Started():
                 self._speed.batch = event.batch
+                if self._file.open() not in (b"", b"\n"):  # half a line
+                    self._file.write(b"\n")
                 return _start(event)
             case Trained():
                 return self._trained(event)

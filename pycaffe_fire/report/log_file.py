@@ -13,18 +13,25 @@ log = logging.getLogger("pycaffe_fire")
 
 
 class LogFile:
-    """A file that is appended to, complete after every write.
+    """A file that is appended to, complete after every write, and not there before `open`.
 
     That it cannot be opened is an error; that a disk is full later on is only a warning.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._file: IO[bytes] | None = None
+
+    def open(self) -> bytes:
+        """Returns the byte that the file ends with so far."""
         try:
-            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-            self._file: IO[bytes] | None = open(path, "ab+")  # noqa: SIM115
+            os.makedirs(os.path.dirname(self.path) or ".", exist_ok=True)
+            self._file = open(self.path, "ab+")  # noqa: SIM115
+            end = self._file.tell()
+            self._file.seek(max(0, end - 1))
+            return self._file.read(1)
         except OSError as error:
-            raise FireError(f"{path}: the log cannot be written: {error.strerror}") from error
+            raise FireError(f"{self.path}: the log cannot be written: {error.strerror}") from error
 
     def write(self, data: bytes) -> None:
         if self._file is None:
@@ -41,15 +48,6 @@ class LogFile:
             self.close()
         except OSError:  # what is left in its buffer cannot be written either
             self._file = None
-
-    def last_byte(self) -> bytes:
-        """What the file ends with; nothing if it is empty."""
-        assert self._file is not None
-        end = self._file.seek(0, os.SEEK_END)
-        if not end:
-            return b""
-        self._file.seek(end - 1)
-        return self._file.read(1)
 
     def close(self) -> None:
         if self._file is not None:

@@ -36,13 +36,15 @@ class Meter:
         self._loss_sum = self._loss_weight = 0.0
         self.test_seconds = 0.0
 
-    def add(self, event: Trained) -> None:
+    def add(self, event: Trained, sound: bool = True) -> None:
+        """Count an iteration; the loss of one that is not sound would stay in the mean."""
         self.iteration = event.iteration + 1
         forget = math.exp(-event.seconds / MEMORY_SECONDS)
         self._work = self._work * forget + self._batch
         self._time = self._time * forget + event.seconds
-        self._loss_sum = self._loss_sum * LOSS_MEMORY + event.loss
-        self._loss_weight = self._loss_weight * LOSS_MEMORY + 1
+        if sound:
+            self._loss_sum = self._loss_sum * LOSS_MEMORY + event.loss
+            self._loss_weight = self._loss_weight * LOSS_MEMORY + 1
 
     @property
     def started(self) -> bool:
@@ -50,7 +52,7 @@ class Meter:
 
     @property
     def loss(self) -> float:
-        return self._loss_sum / self._loss_weight
+        return self._loss_sum / self._loss_weight if self._loss_weight else math.nan
 
     @property
     def speed(self) -> float:
@@ -78,6 +80,7 @@ class ProgressDisplay:
         self._testing: Testing | None = None
         self._test_began = self._began = 0.0
         self._drawn = 0.0
+        self._broken: int | None = None  # the iteration that was skipped last
 
     def __enter__(self) -> ProgressDisplay:
         self._live.start()
@@ -99,7 +102,7 @@ class ProgressDisplay:
             case Started():
                 self._started(event)
             case Trained() if self._meter:
-                self._meter.add(event)
+                self._meter.add(event, event.iteration != self._broken)
                 self._testing = None
             case Testing():
                 if event.done == 0:
@@ -110,6 +113,7 @@ class ProgressDisplay:
             case Saved(what="state"):
                 self.note("snapshot", event.path)
             case NotFinite() if event.done != "stopped":
+                self._broken = event.iteration
                 self.note("not finite", f"{event.what}; {event.done}")
             case Finished():
                 self._finished(event)

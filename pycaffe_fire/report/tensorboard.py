@@ -38,12 +38,14 @@ class TensorBoardLog:
         name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}"
         self._file = LogFile(os.path.join(folder, name))
         self._speed = Speed()
-        self._write(_double(WALL_TIME, time.time()) + _bytes(FILE_VERSION, VERSION.encode()))
 
     def __call__(self, event: Event) -> None:
         match event:
             case Started():
                 self._speed.batch = event.batch
+                self._file.open()
+                version = _bytes(FILE_VERSION, VERSION.encode())
+                self._write(_double(WALL_TIME, time.time()) + version)
             case Trained():
                 self._trained(event)
             case Tested():

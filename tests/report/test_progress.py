@@ -77,6 +77,17 @@ def test_the_line_shows_where_a_run_stands(screen):
     assert "0:09 left" in line
 
 
+def test_a_skipped_iteration_is_told_and_spoils_no_mean(screen):
+    display, file = screen
+    display(started())
+    display(trained(0, loss=2.0))
+    display(events.NotFinite(1, "iteration 1: the loss is nan", "skipped the iteration"))
+    display(trained(1, loss=float("nan")))
+    display(trained(2, loss=2.0))
+    assert "iteration 1: the loss is nan; skipped" in file.getvalue()
+    assert "loss 2  " in display.line(120).plain
+
+
 @pytest.mark.parametrize("width", [1, 20, 40, 60, 79, 100, 200])
 def test_the_line_fits(screen, width):
     display, _ = screen

@@ -103,11 +103,12 @@ def test_a_full_disk_ends_the_log_but_not_the_run(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = log_file.LogFile("/dev/full")
+    log.open()
     log.write(b"x" * 10)
     log.write(b"x" * 10)
     assert caplog.text.count("the log ends here") == 1
     with pytest.raises(FireError, match="cannot be written"):
-        log_file.LogFile(str(tmp_path))
+        log_file.LogFile(str(tmp_path)).open()
 
 
 def test_tensorboard_files_read_back(tmp_path: Path) -> None:
@@ -190,3 +191,11 @@ def test_folders_and_files_that_are_not_there(tmp_path: Path) -> None:
         read_run(str(tmp_path / "nowhere"))
     with pytest.raises(FireError, match=r"holds no \*_log.jsonl"):
         read_run(str(tmp_path))
+
+
+def test_a_run_that_does_not_start_leaves_no_log(folder: Path) -> None:
+    write_solver(folder, "random_seed: 5", type='"SDG"')
+    before = sorted(folder.iterdir())
+    arguments = ["--solver", "solver.prototxt", "--tensorboard", "tb"]
+    assert fire_train.main(arguments) == 1
+    assert sorted(folder.iterdir()) == before
