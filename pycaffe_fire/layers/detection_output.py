@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from ..blob import Blob
+from ..errors import DataError
 from .base import Layer, register_layer
 from .boxes import check_predictions, decode, read_priors, suppress
 from .checks import forbid_in_place
+from .detection_files import DetectionFiles, missing
 
 log = logging.getLogger("pycaffe_fire")
 ROW = 7  # image, label, confidence, box
@@ -23,8 +25,8 @@ class DetectionOutput(Layer):
 
     Bottoms: locations, confidences, priors (and perhaps images). Per class the boxes above
     confidence_threshold (the best top_k of them) go through non-maximum suppression, then the best
-    keep_top_k of an image remain. Without any, each image has one row of -1. Results are not
-    written to files or drawn: save_output_param and visualize do nothing here.
+    keep_top_k of an image remain. Without any, each image has one row of -1. save_output_param
+    asks for files of them (see detection_files.py); visualize does nothing here.
     """
 
     bottoms = (3, 4)
@@ -38,10 +40,25 @@ class DetectionOutput(Layer):
             self.fail(f"nms_threshold must not be negative, got {param.nms_param.nms_threshold:g}")
         if not 0 < param.nms_param.eta <= 1:
             self.fail(f"eta must be above 0 and at most 1, got {param.nms_param.eta:g}")
-        if param.save_output_param.output_directory:
-            log.warning('layer "%s": detections are not written to files', self.name)
         self._classes = int(param.num_classes)
+        self._files = self._open_files(param) if param.HasField("save_output_param") else None
         self._locations = 1 if param.share_location else self._classes
+
+    def _open_files(self, param: Any) -> DetectionFiles | None:
+        """What writes the results, if they are to be written."""
+        given = param.save_output_param
+        lacking = missing(given)
+        if lacking or self.context.leaves > 1:
+            reason = f"save_output_param has no {' and no '.join(lacking)}"
+            if not lacking:
+                reason = "the batch is cut into leaves"
+            if given.output_directory:
+                log.warning('layer "%s": writes no files, because %s', self.name, reason)
+            return None
+        try:
+            return DetectionFiles(given, self._classes, param.background_label_id)
+        except DataError as error:
+            self.fail(f"save_output_param: {error}; remove save_output_param to write no files")
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self._priors = check_predictions(self, bottom, self._locations, self._classes)
@@ -63,6 +80,16 @@ class DetectionOutput(Layer):
         found = xp.concatenate(rows)
         top[0].reshape(1, 1, len(found), ROW)
         top[0].data[0, 0] = found
+        if self._files is not None:
+            self._save(self._files, num, found)
+
+    def _save(self, files: DetectionFiles, num: int, found: Any) -> None:
+        found = found.get() if hasattr(found, "get") else found
+        for image in range(num):
+            try:
+                files.add(found[(found[:, 0] == image) & (found[:, 1] >= 0), 1:].tolist())
+            except DataError as error:
+                self.fail(str(error))
 
     def _of_image(self, image: int, boxes: Any, conf: Any) -> list[Any]:
         """The rows of one image, class by class."""
