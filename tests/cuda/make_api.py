@@ -1,6 +1,6 @@
 """Writes cupy_api.json: what CuPy offers. Run it with CuPy and its CUDA libraries installed.
 
-    pip install "cupy-cuda13x[ctk]" && python tests/cuda/make_api.py
+    pip install "cupy-cuda13x[ctk]" nvidia-nccl-cu13 && python tests/cuda/make_api.py
 
 A device is not needed. Signatures of compiled functions stand in the first line of their text.
 """
@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import Any
 
 MODULES = ("cuda", "cuda.cublas", "cuda.runtime", "cuda.device", "cuda.nccl", "linalg", "random")
-CLASSES = ("ndarray", "cuda.Stream", "cuda.Event", "cuda.Device", "RawModule")
+CLASSES = (
+    *("ndarray", "cuda.Stream", "cuda.Event", "cuda.Device", "RawModule"),
+    "cuda.nccl.NcclCommunicator",
+)
 
 
 def main() -> None:
