@@ -13,6 +13,7 @@ from .runs import Point, Run
 COLOURS = (
     "#2f6fb3", "#d1603d", "#3a9a62", "#8a5fb5", "#c29a2b", "#3aa6a6", "#b5476f", "#6f7d8c",
 )  # fmt: skip
+STYLES = ("solid", "dashed", "dotted")  # of one run's lines, where colours tell runs apart
 AXES = {"iteration": "iteration", "time": "hours"}
 
 
@@ -25,6 +26,7 @@ class Line:
     points: list[tuple[float, float]]
     raw: list[tuple[float, float]] = field(default_factory=list)
     is_test: bool = False
+    style: str = "solid"
 
 
 @dataclass
@@ -58,6 +60,8 @@ def panels(runs: Sequence[Run], by: str = "iteration", smooth: int = 1) -> list[
             window = smooth if name.startswith("train") else 1
             line = _line(label, colour, points, by, window)
             line.is_test = _is_test(name)
+            if len(runs) > 1:
+                line.style = STYLES[sum(n.colour == colour for n in panel.lines) % len(STYLES)]
             panel.lines.append(line)
     rates = [y for line in made["learning rate"].lines for _, y in line.points if y > 0]
     made["learning rate"].logarithmic = bool(rates) and max(rates) > 20 * min(rates)
@@ -110,7 +114,7 @@ def draw(path: str, drawn: Sequence[Panel], by: str) -> None:
             if line.raw:
                 axes.plot(*zip(*line.raw, strict=True), color=line.colour, alpha=0.25, lw=1)
             axes.plot(
-                *zip(*line.points, strict=True), label=line.label, color=line.colour, lw=1.6,
+                *zip(*line.points, strict=True), label=line.label, color=line.colour, lw=1.6, ls=line.style,
                 marker="o" if line.is_test else None, ms=3.5,
             )  # fmt: skip
         if panel.logarithmic:

@@ -53,8 +53,7 @@ svg .grid { stroke: var(--line); stroke-width: 1; }
 svg polyline { fill: none; stroke-width: 2; stroke-linejoin: round; }
 svg polyline.raw { stroke-width: 1; opacity: .3; }
 .legend { color: var(--soft); font-size: 13px; display: flex; flex-wrap: wrap; gap: 4px 16px; }
-.legend i { display: inline-block; width: 12px; height: 3px; border-radius: 2px;
-  margin: 0 6px 3px 0; }
+.legend i { display: inline-block; width: 18px; margin: 0 6px 4px 0; }
 .card { padding: 6px 16px; overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
 th { text-align: left; color: var(--soft); font-weight: 500; }
@@ -129,7 +128,9 @@ def _tiles(run: Run) -> str:
     tiles.append((clock(seconds), "training time"))
     speeds = [p.value for p in run.series.get("images_per_second", [])]
     if speeds:
-        tiles.append((f"{sorted(speeds)[len(speeds) // 2]:,.0f}", "images per second"))
+        median = sorted(speeds)[len(speeds) // 2]
+        shown = f"{median:,.0f}" if median >= 100 else f"{median:.3g}"
+        tiles.append((shown, "images per second"))
     if run.started:
         tiles.append((f"{run.started['batch']:,}", "batch, all ranks"))
         epochs = _epochs(run)

@@ -10,6 +10,11 @@ from .curves import AXES, Line, Panel
 
 WIDTH, HEIGHT = 620, 320
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 40
+DASHES = {
+    "solid": "",
+    "dashed": ' stroke-dasharray="7 4"',
+    "dotted": ' stroke-dasharray="2 3"',
+}
 MOST_POINTS = 1200  # more than there are pixels to show them
 
 Scale = Callable[[float], float]
@@ -24,7 +29,7 @@ def chart(panel: Panel, by: str) -> str:
         return ""
     x_ticks = ticks(min(xs), max(xs))
     y_ticks = _decades(min(ys), max(ys)) if panel.logarithmic else ticks(min(ys), max(ys))
-    x = _scale(min(xs[0], x_ticks[0], min(xs)), max(max(xs), x_ticks[-1]), LEFT, WIDTH - RIGHT)
+    x = _scale(min(min(xs), x_ticks[0]), max(max(xs), x_ticks[-1]), LEFT, WIDTH - RIGHT)
     bounds = min(min(ys), y_ticks[0]), max(max(ys), y_ticks[-1])
     low, high = (math.log10(b) for b in bounds) if panel.logarithmic else bounds
     straight = _scale(low, high, HEIGHT - BOTTOM, TOP)
@@ -32,7 +37,7 @@ def chart(panel: Panel, by: str) -> str:
     parts = [_axis_x(x, x_ticks, by), _axis_y(y, y_ticks)]
     parts += [_curve(line, x, y, panel.logarithmic) for line in panel.lines]
     legend = "".join(
-        f'<span><i style="background:{line.colour}"></i>{escape(line.label)}</span>'
+        f'<span><i style="border-top:3px {line.style} {line.colour}"></i>{escape(line.label)}</span>'
         for line in panel.lines
     )
     return (
@@ -96,7 +101,7 @@ def _curve(line: Line, x: Scale, y: Scale, positive: bool) -> str:
     made = ""
     if line.raw:
         made += f'<polyline class="raw" stroke="{line.colour}" points="{path(line.raw)}"/>'
-    made += f'<polyline stroke="{line.colour}" points="{path(line.points)}"/>'
+    made += f'<polyline stroke="{line.colour}"{DASHES[line.style]} points="{path(line.points)}"/>'
     if line.is_test and len(line.points) <= 100:
         made += "".join(
             f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="3" fill="{line.colour}">'

@@ -6,12 +6,11 @@ sizes before it has taken them.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
+from ..backend import host
 from ..backend.base import Backend
 from ..errors import SolverError
 from ..layers import Context
@@ -23,8 +22,6 @@ from ..parallel.communicator import Communicator
 from ..parallel.tree import runs
 from .nets import find_test_nets, find_train_net
 from .rules import RULES
-
-CGROUPS = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
@@ -74,42 +71,10 @@ def _batches(net: Net) -> int:
 def free_bytes(backend: Backend) -> int | None:
     """Memory of the backend's device that can still be had; None if nobody knows."""
     if backend.on_host:
-        known = [size for size in (_machine_bytes(), _cgroup_bytes()) if size is not None]
-        return min(known, default=None)
+        return host.free_bytes()
     backend.activate()
     free, _ = backend.xp.cuda.Device().mem_info
     return int(free)
-
-
-def _machine_bytes() -> int | None:
-    for line in _read("/proc/meminfo").splitlines():
-        if line.startswith("MemAvailable:"):
-            return 1024 * int(line.split()[1])
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return None
-
-
-def _cgroup_bytes() -> int | None:
-    """What a container or a batch system has set, less what is in use and cannot be dropped."""
-    for folder, limit, used in (
-        (CGROUPS, "memory.max", "memory.current"),
-        (CGROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
-    ):
-        most, now = _read(folder / limit).strip(), _read(folder / used).strip()
-        if most.isdecimal() and now.isdecimal():
-            stat = dict(line.split()[:2] for line in _read(folder / "memory.stat").splitlines())
-            droppable = int(stat.get("file", stat.get("cache", 0)))
-            return max(0, int(most) - int(now) + droppable)
-    return None
-
-
-def _read(path: str | Path) -> str:
-    try:
-        return Path(path).read_text()
-    except OSError:
-        return ""
 
 
 def check_fits(need: Need, backend: Backend, batch: int, ranks: int) -> None:
@@ -134,7 +99,7 @@ def _way_out(need: Need, free: int, batch: int) -> str:
             if batch % parts == 0 and need.growing // parts <= room:
                 return (
                     f"use batch_size {batch // parts} with iter_size {parts}, which is the same "
-                    f"training, or more hosts"
+                    f"training but for BatchNorm's statistics, or more hosts"
                 )
     if need.tests > need.parameters:
         return "give the test nets a smaller batch_size and a larger test_iter"

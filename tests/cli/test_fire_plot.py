@@ -115,6 +115,7 @@ def test_curves_are_sorted_into_panels() -> None:
     several = panels([run, run])
     assert len({line.colour for line in several[0].lines}) == 2
     assert several[0].lines[0].label == "r: train/loss"
+    assert [line.style for line in several[0].lines] == ["solid", "dashed"] * 2
 
 
 @pytest.mark.parametrize(
