@@ -7,6 +7,7 @@ import logging
 import os
 import re
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -123,7 +124,8 @@ def prepare(prefix: str) -> None:
         for name in os.listdir(folder or "."):
             meant = meant_by(name)
             if meant != name and meant.startswith(base) and _NAME.fullmatch(meant[len(base) :]):
-                os.unlink(os.path.join(folder, name))
+                with suppress(FileNotFoundError):
+                    os.unlink(os.path.join(folder, name))
         probe = os.path.join(folder, f".{os.getpid()}.tmp.{base}_probe")
         with open(probe, "wb"):
             os.unlink(probe)

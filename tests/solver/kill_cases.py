@@ -68,9 +68,10 @@ class Case:
         extra = f'type: "{kind}" snapshot_format: {form}'
         values = {"iterations": ITERATIONS, "every": every, "extra": extra}
         (folder / "solver.prototxt").write_text(SOLVER % values)
+        threads = "2" if leaves > 1 else "1"  # OpenMP's own crawl on a busy machine
         self.arguments = [
-            "--solver", "solver.prototxt", "--threads", "2", "--leaves", str(leaves), "--keep", "3",
-            "--keep-best", "accuracy", "--snapshot", "auto",
+            "--solver", "solver.prototxt", "--threads", threads, "--leaves", str(leaves),
+            "--keep", "3", "--keep-best", "accuracy", "--snapshot", "auto",
         ]  # fmt: skip
 
     def start(self, program: str = "") -> subprocess.Popen[str]:
@@ -114,8 +115,6 @@ class Case:
         record = json.loads(state.extra)
         assert record.pop("written") <= time.time()
         del record["checksum"]
-        if self.suffix:  # HDF5 files may hold the time they were made
-            del record["weights"]
         blobs = schema.read_weights(f"{stem}.caffemodel{self.suffix}")
         weights = b"".join(blob.tobytes() for layer in blobs for blob in layer.blobs)
         facts = state.iter, state.current_step, state.learned_net
