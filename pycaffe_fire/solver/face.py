@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -18,6 +19,8 @@ from .nccl import NCCL, job_options
 from .nets import read_param
 from .solver import Action, Solver
 
+log = logging.getLogger("pycaffe_fire")
+
 Path = str | os.PathLike[str]
 Callback = Callable[[], Any]
 
@@ -31,9 +34,11 @@ class FaceSolver(Solver):
         param = _read(solver_file)
         if param.HasField("type") and param.type != self.type:
             name = os.fspath(solver_file) if _is_path(solver_file) else "the solver"
-            raise SolverError(
-                f'{name} asks for type "{param.type}", not "{self.type}"; use get_solver'
-            )
+            log.warning(
+                '%s asks for type "%s", but the class for "%s" is used, as in pycaffe; get_solver '
+                "takes the prototxt's",
+                name, param.type, self.type,
+            )  # fmt: skip
         param.type = self.type
         if "communicator" not in options and solver_count() > 1:
             options = job_options(param) | options

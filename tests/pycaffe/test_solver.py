@@ -41,6 +41,12 @@ def test_the_attributes_of_a_solver(here: Path) -> None:
     assert solver.iter == 7
 
 
+def test_the_class_decides_the_type_as_in_pycaffe(caplog: Any) -> None:
+    solver = caffe.SGDSolver(solver_file('type: "Adam"'))
+    assert solver.param.type == "SGD" and len(solver.history) == 1
+    assert 'asks for type "Adam", but the class for "SGD" is used' in caplog.text
+
+
 def test_lr_is_that_of_the_next_iteration() -> None:
     solver = caffe.SGDSolver(solver_file('lr_policy: "step" gamma: 0.1 stepsize: 2'))
     rates = []
