@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pycaffe_fire.data.cache import Cache
 from pycaffe_fire.data.order import Order
 from pycaffe_fire.data.picture import read_image
 from pycaffe_fire.data.resize import resize
@@ -58,7 +58,7 @@ Size = Callable[[int, int], tuple[int, int]]
 class ImageListSource(PictureSource):
     """Pictures of a list; `size` maps their (height, width) to the one they are resized to.
 
-    With `cache`, resized pictures stay in memory after the first epoch.
+    With `cache`, resized pictures stay in memory once they were read.
     """
 
     def __init__(
@@ -76,8 +76,7 @@ class ImageListSource(PictureSource):
         self._list = list_file
         self._entries = read_list(list_file)
         self._root, self._color, self._size = root, color, size
-        self._cache: dict[int, NDArray[np.uint8]] | None = {} if cache else None
-        self._lock = threading.Lock()
+        self._cache: Cache[NDArray[np.uint8]] | None = Cache(list_file) if cache else None
         super().__init__(transformer, order, classes, policy)
 
     def __len__(self) -> int:
@@ -87,19 +86,17 @@ class ImageListSource(PictureSource):
         return f"{self._list}, picture {self._root + self._entries[record].path}"
 
     def read(self, record: int) -> Sample:
-        entry = self._entries[record]
-        if self._cache is not None and record in self._cache:
-            return self._cache[record], entry.label
+        label = self._entries[record].label
+        if self._cache is None:
+            return self._picture(record), label
+        return self._cache.get(record, lambda: np.ascontiguousarray(self._picture(record))), label
+
+    def _picture(self, record: int) -> NDArray[np.uint8]:
         try:
-            image = read_image(self._root + entry.path, self._color)
+            image = read_image(self._root + self._entries[record].path, self._color)
         except DataError as error:
             raise DataError(f"{self._list}: {error}") from None
-        image = resize(image, *self._size(*image.shape[1:]))
-        if self._cache is not None:
-            image = np.ascontiguousarray(image)
-            with self._lock:
-                self._cache[record] = image
-        return image, entry.label
+        return resize(image, *self._size(*image.shape[1:]))
 
 
 def size_rule(

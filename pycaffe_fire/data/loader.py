@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,16 @@ _JOIN_SECONDS = 2.0  # a worker stuck on a dead file system must not keep the pr
 
 
 Buffers = tuple[NDArray[np.float32], ...]
-Result = tuple[range, Buffers] | BaseException
+Allocate = Callable[[tuple[int, ...]], NDArray[np.float32]]
+Filled = tuple[range, Buffers, Buffers]  # samples, buffers to give back, arrays to look at
+Result = Filled | BaseException
 
 
 class Source(Protocol):
-    """What a loader reads: fixed shapes per sample, random access by sample number."""
+    """What a loader reads: random access by sample number, fixed shapes per sample.
+
+    A source whose `varying` is true has a `fit` instead of the fixed shapes: see PictureSource.
+    """
 
     def __len__(self) -> int:
         """How many records there are."""
@@ -78,7 +83,7 @@ class Loader:
         size: int,
         depth: int = 3,
         threads: int = 2,
-        allocate: Callable[[tuple[int, ...]], NDArray[np.float32]] = aligned_empty,
+        allocate: Allocate = aligned_empty,
     ) -> None:
         self.wait_seconds = 0.0
         self._schedule = schedule
@@ -89,7 +94,7 @@ class Loader:
             tuple(allocate((size, *shape)) for shape in source.shapes)
             for _ in range(max(depth, threads) + 1)
         ]
-        self._queue = _Queue(source, buffers, schedule(0))
+        self._queue = _Queue(_filler(source, allocate), buffers, schedule(0))
         # Runs when the loader is dropped and at interpreter exit; workers know only the queue.
         self._finalizer = weakref.finalize(self, self._queue.stop)
 
@@ -99,10 +104,10 @@ class Loader:
         self._release()
         began = time.perf_counter()
         try:
-            samples, self._held = self._queue.take()
+            samples, self._held, arrays = self._queue.take()
         finally:
             self.wait_seconds += time.perf_counter() - began
-        return Batch(samples, self._held)
+        return Batch(samples, arrays)
 
     def seek(self, pass_number: int) -> None:
         """Continue with the first work item of the given pass; what was prepared is dropped."""
@@ -125,11 +130,30 @@ class Loader:
         self.close()
 
 
+def _filler(source: Source, allocate: Allocate) -> Callable[[range, Buffers], Filled]:
+    """How workers fill buffers."""
+
+    def fixed(samples: range, buffers: Buffers) -> Filled:
+        source.fill(samples, *buffers)
+        return samples, buffers, buffers
+
+    def varying(samples: range, buffers: Buffers) -> Filled:
+        kept, arrays = cast(Any, source).fit(samples, buffers, allocate)
+        return samples, kept, arrays
+
+    return varying if getattr(source, "varying", False) else fixed
+
+
 class _Queue:
     """What consumer and workers share, all of it guarded by one condition."""
 
-    def __init__(self, source: Source, buffers: list[Buffers], items: Iterator[range]) -> None:
-        self._source = source
+    def __init__(
+        self,
+        fill: Callable[[range, Buffers], Filled],
+        buffers: list[Buffers],
+        items: Iterator[range],
+    ) -> None:
+        self._fill = fill
         self._free = buffers
         self._items = items
         self._changed = threading.Condition()
@@ -147,7 +171,7 @@ class _Queue:
             for worker in self._workers:
                 worker.start()
 
-    def take(self) -> tuple[range, Buffers]:
+    def take(self) -> Filled:
         with self._changed:
             while self._taken not in self._ready and not self._closed:
                 self._changed.wait()
@@ -195,8 +219,7 @@ class _Queue:
         while (claim := self._claim()) is not None:
             generation, number, samples, buffers = claim
             try:
-                self._source.fill(samples, *buffers)
-                self._finish(generation, number, (samples, buffers))
+                self._finish(generation, number, self._fill(samples, buffers))
             except BaseException as error:  # handed to the consumer with its type
                 self.give_back(buffers)
                 self._finish(generation, number, error)

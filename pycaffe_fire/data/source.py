@@ -9,13 +9,15 @@ from __future__ import annotations
 import importlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pycaffe_fire.backend import compiled
+from pycaffe_fire.data.cache import Cache
 from pycaffe_fire.data.datum import datum_image, parse_datum
 from pycaffe_fire.data.db import open_database
 from pycaffe_fire.data.order import Order
@@ -23,14 +25,19 @@ from pycaffe_fire.data.policy import BadRecords
 from pycaffe_fire.data.transformer import Transformer
 from pycaffe_fire.errors import DataError
 
+Floats = NDArray[np.float32]
+Buffers = tuple[Floats, ...]
 Sample = tuple[NDArray[Any], int]  # a picture ready for crop and mean, and its label
 
 
 class PictureSource(ABC):
     """Numbered pictures with labels; `fill` may be called by several threads at once.
 
-    `classes` is the number of labels there are, where that is known.
+    `classes` is the number of labels there are, where that is known. All samples have the shape of
+    the first, unless `varying` is set.
     """
+
+    varying = False
 
     def __init__(
         self, transformer: Transformer, order: Order, classes: int = 0, policy: str | None = None
@@ -81,6 +88,23 @@ class PictureSource(ABC):
         found = (self._sample(*pair) for pair in zip(records, samples, strict=True))
         self._transform(_labelled(found, label), samples, data)
 
+    def fit(
+        self, samples: range, buffers: Buffers, allocate: Callable[[tuple[int, ...]], Floats]
+    ) -> tuple[Buffers, Buffers]:
+        """`fill` for one sample of any shape: the buffers, new ones where they were too small,
+        and the arrays cut from them."""  # fmt: skip
+        flat, label = buffers[0].reshape(-1), buffers[1]
+        record = int(self._order.records(samples, len(self))[0])
+        image, label[0] = self._sample(record, samples.start)
+        channels, height, width = image.shape
+        where = self.where(record)
+        shape = (1, *self._transform.output_shape((channels, height, width), where))
+        if flat.size < prod(shape):
+            flat = allocate((prod(shape),))
+        data = flat[: prod(shape)].reshape(shape)
+        self._transform([image], samples, data)
+        return (flat, label), (data, label)
+
     def _sample(self, record: int, sample: int) -> Sample:
         count = len(self)
         candidates = ((record + i) % count for i in range(count))
@@ -98,10 +122,10 @@ class PictureSource(ABC):
             image = self._transform.augment(image, sample, where)
         channels, height, width = image.shape
         shape = self._transform.output_shape((channels, height, width), where)
-        if self._shape is not None and shape != self._shape:
+        if self._shape is not None and shape != self._shape and not self.varying:
             raise DataError(
                 f"{where}: has shape {shape}, the first record {self._shape}; "
-                "make all images the same size or set crop_size"
+                "make all images the same size, set crop_size, or use batch_size: 1"
             )
         return image, label
 
@@ -114,7 +138,7 @@ def _labelled(found: Iterable[Sample], label: NDArray[np.float32]) -> Iterator[N
 
 
 class DatabaseSource(PictureSource):
-    """The records of an LMDB or LevelDB."""
+    """The records of an LMDB or LevelDB; with `cache` they stay in memory once they were read."""
 
     def __init__(
         self,
@@ -124,8 +148,10 @@ class DatabaseSource(PictureSource):
         order: Order,
         classes: int = 0,
         policy: str | None = None,
+        cache: bool = False,
     ) -> None:
         self._db = open_database(path, backend)
+        self._cache: Cache[bytes] | None = Cache(self._db.path) if cache else None
         self._raw_shape = (0, 0, 0)
         super().__init__(transformer, order, classes, policy)
 
@@ -135,9 +161,14 @@ class DatabaseSource(PictureSource):
     def where(self, record: int) -> str:
         return f"{self._db.path}, record {self._db.key(record).decode(errors='replace')!r}"
 
+    def _record(self, record: int) -> memoryview | bytes:
+        if self._cache is None:
+            return self._db.record(record)
+        return self._cache.get(record, lambda: bytes(self._db.record(record)))
+
     def read(self, record: int) -> Sample:
         where, transform = self.where(record), self._transform
-        datum = parse_datum(self._db.record(record), where)
+        datum = parse_datum(self._record(record), where)
         if self._shape is None and not datum.encoded:  # of the first record, while setting up
             self._raw_shape = (datum.channels, datum.height, datum.width)
         image = datum_image(datum, where, transform.force_color, transform.force_gray, reuse=True)
@@ -163,7 +194,7 @@ class DatabaseSource(PictureSource):
             return False
         kernels = importlib.import_module("pycaffe_fire.data.kernels")
         records = self._order.records(samples, len(self)).tolist()
-        buffers = [np.frombuffer(self._db.record(record), np.uint8) for record in records]
+        buffers = [np.frombuffer(self._record(record), np.uint8) for record in records]
         spans = [(b.__array_interface__["data"][0], len(b)) for b in buffers]
         addresses = np.empty(len(records), np.int64)
         if not kernels.find_pixels(np.array(spans, np.int64), shape, addresses, label):

@@ -16,7 +16,6 @@ bg_threshold, and not used in between. Every batch holds the same share of foreg
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pycaffe_fire.backend import random
+from pycaffe_fire.data.cache import Cache
 from pycaffe_fire.data.picture import read_bytes, read_image
 from pycaffe_fire.data.policy import BadRecords
 from pycaffe_fire.data.resize import resize
@@ -105,8 +105,7 @@ class WindowSource:
             (),
         ]
         self.bad = BadRecords()
-        self._cache: dict[str, bytes] = {}
-        self._lock = threading.Lock()
+        self._cache: Cache[bytes] | None = Cache(param.source) if param.cache_images else None
 
     def __len__(self) -> int:
         return len(self._file.windows)
@@ -199,15 +198,9 @@ class WindowSource:
         out[place] = (part.astype(np.float32) - self._mean[place]) * self._scale
 
     def _picture(self, path: str) -> NDArray[np.uint8]:
-        if not self._param.cache_images:
+        if self._cache is None:
             return read_image(path)
-        with self._lock:
-            data = self._cache.get(path)
-        if data is None:
-            data = read_bytes(path)
-            with self._lock:
-                self._cache[path] = data
-        return read_image(path, data=data)
+        return read_image(path, data=self._cache.get(path, lambda: read_bytes(path)))
 
 
 def cut_window(

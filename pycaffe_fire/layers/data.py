@@ -28,5 +28,8 @@ class Data(Feed):
         transformer = self.transformer()
         transformer.force_color |= param.force_encoded_color
         with self.naming():
-            source = DatabaseSource(param.source, kind, transformer, order, transform.num_labels)
+            source = DatabaseSource(
+                param.source, kind, transformer, order, transform.num_labels,
+                cache=param.cache or param.precache,
+            )  # fmt: skip
         self.start(source, param.batch_size, max(1, param.prefetch), top)

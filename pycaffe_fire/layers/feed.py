@@ -18,6 +18,7 @@ from ..data.order import (
     skip_offset,
     visits,
 )
+from ..data.source import PictureSource
 from ..data.transformer import Transformer
 from ..errors import DataError
 from .base import Count, Layer, is_train
@@ -69,6 +70,8 @@ class Feed(Layer):
                 f"batch_size or --leaves"
             )
         size = batch_size // ctx.leaves
+        if batch_size == 1 and isinstance(source, PictureSource):
+            source.varying = True  # every pass may have a picture of another size, as in Caffe
         self.records = len(source)
         shapes = list(source.shapes)[: len(top)]
         for blob, shape in zip(top, shapes, strict=True):
@@ -89,6 +92,8 @@ class Feed(Layer):
         with self.naming():
             batch = self._loader.next()
         for blob, array in zip(top, batch.arrays, strict=False):
+            if blob.shape != array.shape:
+                blob.reshape(*array.shape)
             self.backend.upload(blob.value, array)
 
     @property

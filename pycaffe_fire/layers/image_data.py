@@ -37,6 +37,6 @@ class ImageData(Feed):
         with self.naming():
             source = ImageListSource(
                 param.source, param.root_folder, param.is_color, size, transformer, order,
-                classes, param.cache,
+                classes, param.cache or param.precache,
             )  # fmt: skip
         self.start(source, param.batch_size, DEPTH, top)

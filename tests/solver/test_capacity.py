@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from solver_cases import body, make, rows_layer, write_rows
 
-from pycaffe_fire.backend import cpu_backend
+from pycaffe_fire.backend import cpu_backend, host
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.cli import fire_train
 from pycaffe_fire.errors import SolverError
@@ -64,13 +64,13 @@ def test_a_solver_is_refused_before_it_takes_memory(
 
 
 def test_the_limit_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capacity, "CGROUPS", tmp_path)
+    monkeypatch.setattr(host, "CGROUPS", tmp_path)
     backend = cpu_backend(1)
     whole = capacity.free_bytes(backend)
     assert whole is not None and whole > 2**20
     (tmp_path / "memory.max").write_text("max\n")
     (tmp_path / "memory.current").write_text("5000\n")
-    assert capacity._cgroup_bytes() is None
+    assert host._cgroup_bytes() is None
     (tmp_path / "memory.max").write_text("1000000\n")
     (tmp_path / "memory.stat").write_text("anon 1000\nfile 3000\n")
     assert capacity.free_bytes(backend) == 1000000 - 5000 + 3000
