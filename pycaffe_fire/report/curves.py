@@ -114,8 +114,8 @@ def draw(path: str, drawn: Sequence[Panel], by: str) -> None:
             if line.raw:
                 axes.plot(*zip(*line.raw, strict=True), color=line.colour, alpha=0.25, lw=1)
             axes.plot(
-                *zip(*line.points, strict=True), label=line.label, color=line.colour, lw=1.6, ls=line.style,
-                marker="o" if line.is_test else None, ms=3.5,
+                *zip(*line.points, strict=True), label=line.label, color=line.colour, lw=1.6,
+                ls=line.style, marker="o" if line.is_test else None, ms=3.5,
             )  # fmt: skip
         if panel.logarithmic:
             axes.set_yscale("log")

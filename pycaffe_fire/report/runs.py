@@ -19,11 +19,10 @@ from .json_log import read_events
 from .tensorboard import read_scalars
 
 GLOG = re.compile(r"[IWEF](\d{4}|\d{8}) (\d\d:\d\d:\d\d\.\d+)\s+\d+ [^\]]+\] ?(.*)")
-ITERATION = re.compile(r"Iteration (\d+)(?: \((\S+) iter/s[^)]*\))?, (?:loss|lr) = (\S+)")
+LOSS = re.compile(r"Iteration (\d+)(?: \([^)]*\))?, loss = (\S+)")
 RATE = re.compile(r"Iteration (\d+), lr = (\S+)")
 TESTING = re.compile(r"Iteration (\d+), Testing net \(#(\d+)\)")
 OUTPUT = re.compile(r"\s*(Train|Test) net output #\d+: (\S+) = (\S+)")
-SOLVING = re.compile(r"Solving (.*)")
 
 
 class Point(NamedTuple):
@@ -67,8 +66,9 @@ def read_run(path: str) -> Run:
 
 
 def _name(path: str) -> str:
-    plain = Path(path.rstrip("/"))
-    return plain.name.removesuffix(".jsonl").removesuffix(".log").removesuffix("_log")
+    return (
+        Path(path).resolve().name.removesuffix(".jsonl").removesuffix(".log").removesuffix("_log")
+    )
 
 
 def _find(path: str) -> list[str]:
@@ -100,29 +100,38 @@ def _kind(file: str) -> Callable[[Run, str], None]:
 def _read_json(run: Run, file: str) -> None:
     clock = _Clock()
     for event in read_events(file):
-        if event["event"] == "started":
-            clock.start(event["time"])
-        at, seconds = event.get("iteration", 0), clock(event["time"])
-        match event["event"]:
-            case "started":
-                run.started = event
-                run.finished = None
-            case "trained":
-                run.add("train/loss", at, seconds, event["loss"])
-                run.add("rate", at, seconds, event["rate"])
-                run.add("images_per_second", at, seconds, event["images_per_second"])
-                for name, value in event["outputs"].items():
-                    if name != "loss":
-                        run.add(f"train/{name}", at, seconds, value)
-            case "tested":
-                for name, value in event["outputs"].items():
-                    run.add(f"{_test(event['net'])}/{name}", at, seconds, value)
-            case "profiled":
-                run.profile = event["layers"]
-            case "notfinite":
-                run.troubles.append(event)
-            case "finished":
-                run.finished = {**event, "seconds": seconds}
+        try:
+            _take(run, event, clock)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise FireError(
+                f"{file}: not a log of fire_train's: {error!r} in an event {event['event']!r}"
+            ) from error
+
+
+def _take(run: Run, event: dict[str, Any], clock: _Clock) -> None:
+    if event["event"] == "started":
+        clock.start(event["time"])
+    at, seconds = event.get("iteration", 0), clock(event["time"])
+    match event["event"]:
+        case "started":
+            run.started = event
+            run.finished = None
+        case "trained":
+            run.add("train/loss", at, seconds, event["loss"])
+            run.add("rate", at, seconds, event["rate"])
+            run.add("images_per_second", at, seconds, event["images_per_second"])
+            for name, value in event["outputs"].items():
+                if name != "loss":
+                    run.add(f"train/{name}", at, seconds, value)
+        case "tested":
+            for name, value in event["outputs"].items():
+                run.add(f"{_test(event['net'])}/{name}", at, seconds, value)
+        case "profiled":
+            run.profile = event["layers"]
+        case "notfinite":
+            run.troubles.append(event)
+        case "finished":
+            run.finished = {**event, "seconds": seconds}
 
 
 class _Clock:
@@ -158,15 +167,13 @@ def _read_caffe(run: Run, file: str) -> None:
             tested, test = int(found[1]), _test(int(found[2]))
         elif found := RATE.match(text):
             run.add("rate", int(found[1]), seconds, _number(found[2]))
-        elif found := ITERATION.match(text):
+        elif found := LOSS.match(text):
             trained = int(found[1])
-            run.add("train/loss", trained, seconds, _number(found[3]))
+            run.add("train/loss", trained, seconds, _number(found[2]))
         elif found := OUTPUT.match(text):
             where, at = ("train", trained) if found[1] == "Train" else (test, tested)
             if (where, found[2]) != ("train", "loss"):
                 run.add(f"{where}/{found[2]}", at, seconds, _number(found[3]))
-        elif found := SOLVING.match(text):
-            run.name = run.name or found[1]
 
 
 def _glog_lines(file: str) -> Iterable[tuple[float, str]]:

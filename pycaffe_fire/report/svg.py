@@ -37,7 +37,8 @@ def chart(panel: Panel, by: str) -> str:
     parts = [_axis_x(x, x_ticks, by), _axis_y(y, y_ticks)]
     parts += [_curve(line, x, y, panel.logarithmic) for line in panel.lines]
     legend = "".join(
-        f'<span><i style="border-top:3px {line.style} {line.colour}"></i>{escape(line.label)}</span>'
+        f'<span><i style="border-top:3px {line.style} {line.colour}"></i>'
+        f"{escape(line.label)}</span>"
         for line in panel.lines
     )
     return (

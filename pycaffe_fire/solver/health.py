@@ -7,7 +7,7 @@ layer by layer, to find where the first bad number came from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
@@ -202,13 +202,10 @@ def _bad_diffs(net: Net, index: int) -> list[str]:
         for blob, wanted in bottoms
         if wanted and not _finite(blob, "diff")
     ]
-    learning: Sequence[tuple[int, Blob]] = [
-        (i, blob) for i, blob in enumerate(layer.blobs) if layer.param_propagate_down[i]
-    ]
     return found + [
         f"{_name(layer)}, gradient of weight blob {i}"
-        for i, blob in learning
-        if not _finite(blob, "diff")
+        for i, blob in enumerate(layer.blobs)
+        if layer.param_propagate_down[i] and not _finite(blob, "diff")
     ]
 
 

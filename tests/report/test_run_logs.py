@@ -178,6 +178,11 @@ def test_our_log_and_our_json_agree(folder: Path, capfd: pytest.CaptureFixture[s
         ("empty.log", "", "has no losses or test results"),
         ("other.log", "I0228 23:59:59.500000  77 x.cpp:1] hello\n", "has no losses"),
         ("run_log.jsonl", '{"event": "saved", "time": 1}\n', "has no losses"),
+        (
+            "run_log.jsonl",
+            '{"event": "trained", "time": 1}\n',
+            "not a log of fire_train's: KeyError",
+        ),
     ],
 )
 def test_files_without_curves(tmp_path: Path, name: str, content: str, message: str) -> None:
