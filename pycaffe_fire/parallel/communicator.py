@@ -65,6 +65,10 @@ class Communicator(ABC):
     def gather(self, value: Any) -> list[Any]:
         """Every rank's value, in order of ranks, on every rank."""
 
+    def gather_now(self, value: Any) -> list[Any]:
+        """`gather` where all ranks come at about the same time: one that does not is missed."""
+        return self.gather(value)
+
     @abstractmethod
     def broadcast(self, value: Any) -> Any:
         """Rank 0's value, on every rank."""
@@ -79,7 +83,7 @@ class Communicator(ABC):
 
     def gather_leaves(self, values: Sequence[float]) -> list[float]:
         """One number per leaf, in order of leaves, from the numbers of each rank's own leaves."""
-        return [v for part in self.gather(list(values)) for v in part]
+        return [v for part in self.gather_now(list(values)) for v in part]
 
     def describe(self) -> str:
         return f"{self.name}, {self.size} ranks"

@@ -18,10 +18,13 @@ import numpy as np
 
 from ..errors import FireError, SolverError
 from .communicator import Communicator, SerialCommunicator
+from .monitor import tell_of_loss
 from .tree import Node
+from .waiting import PeerTimeout
 
 DEFAULT, NCCL = "halving", "nccl"
-GRACE = 1.0  # seconds: where all ranks fail alike, rank 0 speaks and ends the job before others do
+# Seconds: where many ranks fail alike, the first of them speaks and ends the job before others do.
+GRACE, MOST_GRACES = 1.0, 5
 TRIALS = 3  # per candidate of --communicator auto
 TRIAL_ELEMENTS = 1 << 20
 
@@ -117,16 +120,27 @@ def failing_together(communicator: Communicator, what: str) -> Iterator[None]:
     except BaseException as error:
         if communicator.size == 1 or isinstance(error, SystemExit):
             raise
-        if communicator.rank:
-            time.sleep(GRACE)
-        text = str(error) if isinstance(error, FireError) else f"{type(error).__name__}: {error}"
-        print(
-            f"{what}: rank {communicator.rank} on {socket.gethostname()} failed "
-            f"({communicator.doing}): {text}",
-            file=sys.stderr,
-            flush=True,
-        )
+        time.sleep(GRACE * min(communicator.rank, MOST_GRACES))
+        if not _monitor_speaks(error):
+            tell_of_loss(communicator.rank, socket.gethostname(), "failed", told=True)
+            text = (
+                str(error) if isinstance(error, FireError) else f"{type(error).__name__}: {error}"
+            )
+            print(
+                f"{what}: rank {communicator.rank} on {socket.gethostname()} failed "
+                f"({communicator.doing}): {text}",
+                file=sys.stderr,
+                flush=True,
+            )
         communicator.abort()
+
+
+def _monitor_speaks(error: BaseException) -> bool:
+    """A rank that does not answer is lost, not we; the monitor knows what it did last."""
+    if not isinstance(error, PeerTimeout) or not error.silent:
+        return False
+    rank, host = error.silent[0]
+    return tell_of_loss(rank, host, f"has not answered for {error.seconds:.0f} s", told=False)
 
 
 def check_alike(communicator: Communicator, facts: dict[str, str]) -> None:

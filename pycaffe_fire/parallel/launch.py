@@ -112,7 +112,7 @@ def run_job(
     hosts = list(hosts)
     for attempt in range(restarts + 1):
         status, failure = Job(ranks, hosts, module, arguments(attempt)).wait()
-        if failure:
+        if failure and not failure.told:
             say(str(failure))
         if status == 0 or attempt == restarts:
             return status

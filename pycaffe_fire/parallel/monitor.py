@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 ADDRESS_VARIABLE = "PYCAFFE_FIRE_MONITOR"
 INTERVAL = 1.0  # seconds between two signs of life
@@ -38,6 +39,7 @@ class Failure:
 
     sign: Sign
     how: str
+    told: bool = False  # has the rank itself said so?
 
     def __str__(self) -> str:
         sign = self.sign
@@ -49,7 +51,7 @@ class Monitor:
 
     def __init__(self) -> None:
         self.signs: dict[int, Sign] = {}
-        self._died: Sign | None = None
+        self._lost: Failure | None = None
         self._lock = threading.Lock()
         monitor = self
 
@@ -58,8 +60,11 @@ class Monitor:
                 rank = None
                 for line in self.rfile:
                     said = json.loads(line)
-                    rank = int(said["rank"])
-                    monitor._hear(rank, said)
+                    if "how" in said:
+                        monitor._hear_of_loss(said)
+                    else:
+                        rank = int(said["rank"])
+                        monitor._hear(rank, said)
                 if rank is not None:
                     monitor._hang_up(rank)
 
@@ -79,17 +84,24 @@ class Monitor:
                 bool(said.get("finished")),
             )  # fmt: skip
 
+    def _hear_of_loss(self, said: dict[str, Any]) -> None:
+        rank = int(said["rank"])
+        with self._lock:
+            unknown = Sign(rank, said["host"], "nothing", time.monotonic())
+            if self._lost is None:
+                self._lost = Failure(self.signs.get(rank, unknown), said["how"], said["told"])
+
     def _hang_up(self, rank: int) -> None:
         with self._lock:
             sign = self.signs[rank]
-            if self._died is None and not sign.finished:
-                self._died = sign
+            if self._lost is None and not sign.finished:
+                self._lost = Failure(sign, "died")
 
     def failure(self) -> Failure | None:
-        """The rank that died first, or one that hangs."""
+        """The rank that was lost first, or one that hangs."""
         with self._lock:
-            if self._died is not None:
-                return Failure(self._died, "died")
+            if self._lost is not None:
+                return self._lost
             for sign in self.signs.values():
                 if not sign.finished and time.monotonic() - sign.when > SILENCE:
                     return Failure(sign, f"has been silent for {SILENCE:.0f} s")
@@ -141,6 +153,21 @@ class Reporter:
             self._socket.close()
         except OSError:
             return
+
+
+def tell_of_loss(rank: int, host: str, how: str, told: bool) -> bool:
+    """Tell the monitor which rank is lost, before all the others are; false if there is none."""
+    address = os.environ.get(ADDRESS_VARIABLE)
+    if not address:
+        return False
+    said = {"rank": rank, "host": host, "how": how, "told": told}
+    try:
+        name, port = address.rsplit(":", 1)
+        with _connect(name, int(port)) as connection:
+            connection.sendall(json.dumps(said).encode() + b"\n")
+    except OSError:
+        return False
+    return True
 
 
 def _connect(host: str, port: int) -> socket.socket:

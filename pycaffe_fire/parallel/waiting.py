@@ -15,11 +15,13 @@ SHORTEST_NAP, LONGEST_NAP = 5e-5, 5e-4  # seconds
 
 
 class PeerTimeout(SolverError):
-    """Other ranks did not answer in time: `silent` are those that were waited for, if known."""
+    """Other ranks did not answer in time: `silent` are those waited for and their hosts."""
 
-    def __init__(self, text: str, silent: list[int]) -> None:
-        super().__init__(text)
-        self.silent = silent
+    def __init__(self, silent: Sequence[tuple[int, str]], seconds: float) -> None:
+        names = [f"rank {rank} on {host}" for rank, host in silent]
+        who = ", ".join(names) or "the other ranks"
+        super().__init__(f"no answer from {who} within {seconds:.0f} s")
+        self.silent, self.seconds = silent, seconds
 
 
 class Waiting:
@@ -41,9 +43,7 @@ class Waiting:
         """Leave the core to others for a moment; `waits_for` are ranks, a negative one is any."""
         if time.monotonic() - self._moved > self.patience:
             silent = sorted({rank for rank in waits_for() if rank >= 0})
-            names = [f"rank {rank} on {self._hosts[rank]}" for rank in silent]
-            who = ", ".join(names) or "the other ranks"
-            raise PeerTimeout(f"no answer from {who} within {self.patience:.0f} s", silent)
+            raise PeerTimeout([(rank, self._hosts[rank]) for rank in silent], self.patience)
         self._looks += 1
         if self._looks <= YIELDS:
             os.sched_yield()

@@ -240,7 +240,7 @@ class Solver:
 
     def _obey(self, snapshot_due: bool = False) -> None:
         """Do what is due and what was asked from outside since the last look."""
-        asked = self.communicator.gather(self.requested_action().value)
+        asked = self.communicator.gather_now(self.requested_action().value)
         action = Action.STOP if Action.STOP.value in asked else Action(max(asked))
         if snapshot_due or action is Action.SNAPSHOT:
             self._save(self.snapshots.attempt)
@@ -393,6 +393,7 @@ class Solver:
                 log.info("Test interrupted.")
                 return []
             self.tell(Testing(self.iter, index, done, passes))
+            self.communicator.at(f"iteration {self.iter}, pass {done} of test net {index}")
             net.context.step = first + done
             found.append((done, [net.run_forward(), *output_values(net)]))
         net.context.step = first + passes

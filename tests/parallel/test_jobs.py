@@ -9,12 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("mpi4py", reason="several ranks need mpi4py")
+
+from pycaffe_fire.parallel.launch import find_mpiexec
 
 NET = """
 name: "job"
@@ -44,6 +47,7 @@ layer { name: "python" type: "Python" bottom: "conv" top: "conv"
 """
 TROUBLE = """
 import os
+import time
 import pycaffe_fire as caffe
 
 
@@ -56,9 +60,15 @@ class Trouble(caffe.Layer):
     def forward(self, bottom, top):
         self.passes += 1
         if self.passes == 4 and os.environ.get("PMI_RANK") == "1" and self.phase == caffe.TRAIN:
+            if os.environ.get("HANG"):
+                time.sleep(1000)
             raise RuntimeError("the fourth pass is too much")
 
     def backward(self, top, propagate_down, bottom): ...
+"""
+IMPATIENT = """
+from pycaffe_fire.parallel import waiting
+waiting.PATIENCE = 4
 """
 
 
@@ -75,11 +85,13 @@ def write(folder: Path, iterations: int, snapshot: int = 0, extra: str = "") -> 
     (folder / "solver.prototxt").write_text(text)
 
 
-def start(folder: Path, *flags: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "pycaffe_fire.cli.fire_train", "--solver", "solver.prototxt"]
+def start(folder: Path, *flags: str, launcher: Sequence[str] = (), **more: str) -> Any:
+    """fire_train as a job; `launcher` starts it in place of its own -n, `more` is environment."""
+    command = [*launcher, sys.executable, "-m", "pycaffe_fire.cli.fire_train"]
+    command += ["--solver", "solver.prototxt"]
     root = str(Path(__file__).resolve().parents[2])
     paths = os.pathsep.join([root, str(folder)])
-    environment = {**os.environ, "PYTHONPATH": paths}
+    environment = {**os.environ, "PYTHONPATH": paths, **more}
     return subprocess.Popen(
         [*command, "--threads", "1", *flags], cwd=folder, env=environment, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -175,6 +187,28 @@ def test_an_error_in_one_rank_ends_all_with_one_message(folder: Path) -> None:
     assert job.returncode != 0
     assert len(re.findall("fire_train: rank 1 on .* failed", output)) == 1
     assert "the fourth pass is too much" in output
+
+
+def test_a_rank_that_hangs_is_named_with_what_it_did_last(folder: Path) -> None:
+    """Its process lives and reports, but its training does not go on."""
+    write(folder, 100, extra=PYTHON)
+    (folder / "trouble.py").write_text(TROUBLE + IMPATIENT)
+    job = start(folder, "-n", "2", "--allow-python-layers", HANG="1")
+    output, _ = job.communicate(timeout=100)
+    assert job.returncode != 0
+    (line,) = re.findall("fire_train: rank .*", output)
+    assert re.search(r"rank 1 on \S+ has not answered for \d+ s; last seen: iteration 3", line)
+
+
+def test_mpiexec_starts_ranks_and_a_hang_ends_them_too(folder: Path) -> None:
+    write(folder, 100, extra=PYTHON)
+    (folder / "trouble.py").write_text(TROUBLE + IMPATIENT)
+    launcher = [find_mpiexec(), "-n", "2"]
+    job = start(folder, "--allow-python-layers", launcher=launcher, HANG="1")
+    output, _ = job.communicate(timeout=100)
+    assert job.returncode != 0
+    (line,) = re.findall("fire_train: rank .*", output)
+    assert re.search(r"rank 0 on \S+ failed \(iteration 3\): no answer from rank 1 on \S+ ", line)
 
 
 def test_ranks_that_differ_refuse_to_start(folder: Path) -> None:

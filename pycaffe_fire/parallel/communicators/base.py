@@ -115,6 +115,13 @@ class RankCommunicator(Communicator):
         everyone: list[Any] = self.comm.allgather(value)
         return everyone
 
+    def gather_now(self, value: Any) -> list[Any]:
+        request = self.comm.Ibarrier()
+        self.waiting.moved()
+        while not request.Test():
+            self.waiting.doze(lambda: ())
+        return self.gather(value)
+
     def broadcast(self, value: Any) -> Any:
         return self.comm.bcast(value)
 

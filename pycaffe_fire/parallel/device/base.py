@@ -26,6 +26,9 @@ class DeviceCommunicator(Communicator):
     def gather(self, value: Any) -> list[Any]:
         return self._inner.gather(value)
 
+    def gather_now(self, value: Any) -> list[Any]:
+        return self._inner.gather_now(value)
+
     def gather_leaves(self, values: Sequence[float]) -> list[float]:
         """Numbers that are still on the device are read here: others wait for them."""
         return self._inner.gather_leaves([float(value) for value in values])
