@@ -6,16 +6,14 @@ import csv
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 
 from ..errors import FireError
 from ..schema.files import replacing
-from .runs import GLOG
+from .glog_lines import OUTPUT, glog_lines
 
 ITERATION = re.compile(r"Iteration (\d+)")
 RATE = re.compile(r"lr = (\S+)")
-OUTPUT = re.compile(r"(Train|Test) net output #\d+: (\S+) = (\S+)")
 
 Row = dict[str, float]
 
@@ -28,7 +26,7 @@ def parse_log(path: str) -> tuple[list[Row], list[Row]]:
     """
     tables: dict[str, list[Row]] = {"Train": [], "Test": []}
     iteration, rate, start = -1.0, math.nan, None
-    for when, text in _lines(path):
+    for when, text in glog_lines(path):
         if start is None or (iteration < 0 and text.startswith("Solving ")):
             start = when
         if found := ITERATION.search(text):
@@ -37,7 +35,7 @@ def parse_log(path: str) -> tuple[list[Row], list[Row]]:
             continue
         if found := RATE.search(text):
             rate = _number(found[1])
-        if found := OUTPUT.search(text):
+        if found := OUTPUT.match(text):
             rows, name = tables[found[1]], found[2]
             if not rows or rows[-1]["NumIters"] != iteration or name in rows[-1]:
                 seconds = (when - start).total_seconds()
@@ -56,28 +54,6 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return math.nan
-
-
-def _lines(path: str) -> Iterator[tuple[datetime, str]]:
-    """Time and message of the lines that glog wrote. Old ones leave out the year: it is the one in
-    which the file was written last, less those that the log runs through."""
-    try:
-        year = datetime.fromtimestamp(os.path.getmtime(path)).year
-        with open(path, encoding="utf-8", errors="replace") as file:
-            found = [match for match in map(GLOG.match, file) if match]
-    except OSError as error:
-        raise FireError(f"{path}: cannot be read: {error.strerror}") from None
-    days = [match[1] for match in found]
-    year -= sum(b < a for a, b in zip(days, days[1:], strict=False) if len(a) == len(b) == 4)
-    before = ""
-    for match, day in zip(found, days, strict=True):
-        year += len(day) == 4 and day < before
-        before = day
-        full = day if len(day) == 8 else f"{year}{day}"
-        try:
-            yield datetime.strptime(f"{full} {match[2]}", "%Y%m%d %H:%M:%S.%f"), match[3]
-        except ValueError:
-            continue
 
 
 def write_tables(log: str, folder: str, delimiter: str) -> list[str]:

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import FireError
+from .glog_lines import OUTPUT, glog_lines
 from .json_log import read_events
 from .tensorboard import read_scalars
 
-GLOG = re.compile(r"[IWEF](\d{4}|\d{8}) (\d\d:\d\d:\d\d\.\d+)\s+\d+ [^\]]+\] ?(.*)")
 LOSS = re.compile(r"Iteration (\d+)(?: \([^)]*\))?, loss = (\S+)")
 RATE = re.compile(r"Iteration (\d+), lr = (\S+)")
 TESTING = re.compile(r"Iteration (\d+), Testing net \(#(\d+)\)")
-OUTPUT = re.compile(r"\s*(Train|Test) net output #\d+: (\S+) = (\S+)")
 
 
 class Point(NamedTuple):
@@ -159,10 +157,11 @@ def _test(net: int) -> str:
 
 
 def _read_caffe(run: Run, file: str) -> None:
-    lines = _glog_lines(file)
     trained = tested = 0
-    test = "test"
-    for seconds, text in lines:
+    test, first = "test", None
+    for when, text in glog_lines(file):
+        first = first or when
+        seconds = (when - first).total_seconds()
         if found := TESTING.match(text):
             tested, test = int(found[1]), _test(int(found[2]))
         elif found := RATE.match(text):
@@ -174,23 +173,6 @@ def _read_caffe(run: Run, file: str) -> None:
             where, at = ("train", trained) if found[1] == "Train" else (test, tested)
             if (where, found[2]) != ("train", "loss"):
                 run.add(f"{where}/{found[2]}", at, seconds, _number(found[3]))
-
-
-def _glog_lines(file: str) -> Iterable[tuple[float, str]]:
-    """(seconds since the first line, message) of every line that glog wrote."""
-    first: datetime | None = None
-    with open(file, encoding="utf-8", errors="replace") as opened:
-        for line in opened:
-            found = GLOG.match(line)
-            if not found:
-                continue
-            day = found[1] if len(found[1]) == 8 else f"1972{found[1]}"  # a year that has Feb 29
-            try:
-                when = datetime.strptime(f"{day} {found[2]}", "%Y%m%d %H:%M:%S.%f")
-            except ValueError:
-                continue
-            first = first or when
-            yield (when - first).total_seconds(), found[3]
 
 
 def _number(text: str) -> float | None:
