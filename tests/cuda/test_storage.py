@@ -93,6 +93,22 @@ def test_what_stays_in_float32(cuda: Any, tmp_path: Path) -> None:
     solver.close()
 
 
+def test_a_top_that_is_a_loss_stays_in_float32(cuda: Any) -> None:
+    text = """
+    default_forward_type: FLOAT16 default_backward_type: FLOAT16
+    layer { name: "in" type: "Input" top: "in" input_param { shape { dim: 1 dim: 2 } } }
+    layer { name: "ip" type: "InnerProduct" bottom: "in" top: "ip" loss_weight: 70000
+      inner_product_param { num_output: 2 bias_term: false } }
+    """
+    net = Net(schema.parse_text(text, schema.NetParameter()), caffe.TRAIN, backend=cuda)
+    net.blobs["in"].data[...] = [[1, 2]]
+    net.params["ip"][0].data[...] = 1
+    net.forward()
+    net.backward()
+    np.testing.assert_array_equal(net.params["ip"][0].diff, [[70000, 140000]] * 2)
+    assert not cuda.viewed
+
+
 def test_a_layer_has_the_last_word(cuda: Any, tmp_path: Path) -> None:
     net = stored_as(inception(tmp_path), "float16")
     three = next(layer for layer in net.layer if layer.name == "three")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CELLS, WIDTH = 4096, 8  # numbers, and the bytes for each
-STEP = "step"  # the parameter of kernels that draw random numbers
+STEP, RATE = "step", "rate"  # the marks of kernels that draw random numbers, and that update
 
 
 class GraphRecorder(Recorder):
@@ -51,6 +51,7 @@ class GraphRecorder(Recorder):
     def record(self, body: Callable[[], T]) -> T:
         backend = self._backend
         backend.activate()
+        backend.kernels.prepare(STEP, RATE)  # better before than while the stream is captured
         with backend.recording(self), self._xp.cuda.using_allocator(self._pool.malloc):
             self._stream.begin_capture()
             try:
@@ -79,15 +80,15 @@ class GraphRecorder(Recorder):
         if not (self._all_change or STEP in kernel.numbers):
             return False
         cells = {name: self._new_cell() for name in kernel.numbers}
-        self._write(kernel, list(cells.values()), values)
         if self._all_change:
             self._changing.append((kernel.name, list(cells.values())))
         else:
             self._steps.append(cells[STEP])
-        places = [self._place(cell, dtype) for cell, dtype in zip(
-            cells.values(), kernel.numbers.values(), strict=True
-        )]  # fmt: skip
-        kernel.launch_reading(blocks, values, places)
+        if not cells:
+            return False
+        self._write(kernel, list(cells.values()), values)
+        pairs = zip(cells.values(), kernel.numbers.values(), strict=True)
+        kernel.launch_reading(blocks, values, [self._place(*pair) for pair in pairs])
         return True
 
     def _new_cell(self) -> int:

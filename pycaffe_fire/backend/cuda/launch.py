@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -73,13 +73,8 @@ def source_of(file: str, kind: str = FLOAT32) -> str:
 
 
 def reading_source(file: str, kind: str) -> str:
-    """The same with kernels that read their numbers from memory."""
-    return reading(source_of(file, kind))
-
-
-def reading(source: str) -> str:
-    """Kernels whose parameters besides n are all pointers: `float rate` becomes `const float*
-    at_rate`, and the body begins with `float rate = *at_rate;`."""
+    """The same with kernels whose parameters besides n are all pointers: `float rate` becomes
+    `const float* at_rate`, and the body begins with `float rate = *at_rate;`."""
 
     def rewrite(match: re.Match[str]) -> str:
         parameters = [" ".join(part.split()) for part in match[2].split(",")]
@@ -89,7 +84,7 @@ def reading(source: str) -> str:
         taken = ", ".join(pointers.get(p, p) for p in parameters)
         return f"__global__ void {match[1]}({taken}) {{ {reads}"
 
-    return _HEAD.sub(rewrite, source)
+    return _HEAD.sub(rewrite, source_of(file, kind))
 
 
 def kind_of(array: Array) -> str:
@@ -169,12 +164,16 @@ class Kernel:
         return [value for parameter, value in pairs if not parameter.pointer]
 
     def launch_reading(self, blocks: int, values: Sequence[Any], places: Sequence[Array]) -> None:
-        """Launch a variant of the kernel that reads its numbers besides n from `places`."""
-        function = self._owner.module(*self._place, reading_source).get_function(self.name)
+        """Launch the variant that reads its numbers besides n from `places`."""
         rest = iter(places)
         pairs = zip(self._parameters[1:], values[1:], strict=True)
         arguments = [value if parameter.pointer else next(rest) for parameter, value in pairs]
-        function((min(blocks, MAX_BLOCKS),), (THREADS,), (values[0], *arguments))
+        self.reading((min(blocks, MAX_BLOCKS),), (THREADS,), (values[0], *arguments))
+
+    @cached_property
+    def reading(self) -> Any:
+        """The variant that reads its numbers from memory."""
+        return self._owner.module(*self._place, reading_source).get_function(self.name)
 
     def _checked(self, parameter: Parameter, value: Any) -> Any:
         if parameter.pointer:
@@ -222,6 +221,12 @@ class Kernels:
         if (name, kind) not in self._kernels:
             self._kernels[name, kind] = Kernel(self, name, kind)
         return self._kernels[name, kind]
+
+    def prepare(self, *numbers: str) -> None:
+        """Load the reading variants of all kernels in use that have one of these numbers."""
+        for kernel in self._kernels.values():
+            if not kernel.numbers.keys().isdisjoint(numbers):
+                kernel.reading  # noqa: B018
 
     def module(self, file: str, kind: str, source: Source) -> Any:
         """A file, compiled once for every kind and form of its source."""
