@@ -131,6 +131,71 @@ def test_pictures_of_different_sizes_are_named(pictures):
     net.close()
 
 
+BEHIND = """
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv" convolution_param {
+  num_output: 8 kernel_size: 5 stride: 2 weight_filler { type: "xavier" } } }
+layer { name: "bn" type: "BatchNorm" bottom: "conv" top: "conv" }
+layer { name: "relu" type: "ReLU" bottom: "conv" top: "conv" }
+layer { name: "pool" type: "Pooling" bottom: "conv" top: "pool"
+  pooling_param { pool: AVE global_pooling: true } }
+layer { name: "ip" type: "InnerProduct" bottom: "pool" top: "ip" inner_product_param {
+  num_output: 12 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+"""
+FED = """
+layer { name: "data" type: "Input" top: "data"
+  input_param { shape { dim: %d dim: %d dim: %d dim: %d } } }
+layer { name: "label" type: "Input" top: "label" input_param { shape { dim: 1 } } }
+"""
+
+
+@pytest.mark.parametrize("phase", [caffe.TRAIN, caffe.TEST])
+def test_one_picture_of_any_size_per_pass(pictures, phase):
+    """Each pass gives what a net of that size gives; sizes come back in the second epoch."""
+    net = make_net(image_net(transform="mean_value: 100", batch_size=1) + BEHIND, phase)
+    sizes = []
+    for _ in range(14):
+        net.clear_param_diffs()
+        loss = float(net.forward()["loss"])
+        net.backward()
+        data = net.blobs["data"].data
+        sizes.append(data.shape)
+        alone = make_net(FED % data.shape + BEHIND, phase)
+        for name, blobs in net.params.items():
+            for mine, other in zip(blobs, alone.params[name], strict=True):
+                other.data[...] = mine.data
+        alone.forward(data=data, label=net.blobs["label"].data)
+        assert loss == pytest.approx(float(alone.blobs["loss"].data), rel=1e-5)
+        alone.backward()
+        for name in ("conv", "ip"):
+            for mine, other in zip(net.params[name], alone.params[name], strict=True):
+                np.testing.assert_allclose(mine.diff, other.diff, rtol=1e-3, atol=1e-5)
+    net.close()
+    assert len(set(sizes)) == 3 and sizes[12:] == sizes[:2]
+
+
+def test_a_picture_too_small_for_the_net_is_named_by_the_layer(pictures):
+    net = make_net(image_net(batch_size=1) + BEHIND.replace("kernel_size: 5", "kernel_size: 38"))
+    with pytest.raises(LayerError, match='"conv".*kernel .38, 38. does not fit'):
+        for _ in range(12):
+            net.forward()
+    net.close()
+
+
+def test_a_solver_trains_on_pictures_of_any_size(pictures):
+    (pictures / "net.prototxt").write_text(image_net(batch_size=1, shuffle="true") + BEHIND)
+    (pictures / "solver.prototxt").write_text(
+        'net: "net.prototxt" base_lr: 0.001 lr_policy: "fixed" momentum: 0.9 iter_size: 2 '
+        "snapshot_after_train: false display: 0"
+    )
+    solver = caffe.SGDSolver("solver.prototxt")
+    before = solver.net.params["conv"][0].data.copy()
+    solver.step(7)
+    after = solver.net.params["conv"][0].data
+    assert np.isfinite(after).all() and (after != before).any()
+    solver.net.close()
+
+
 def test_labels_above_num_labels(pictures):
     net = make_net(image_net(transform="num_labels: 3 crop_size: 9"))
     with pytest.raises(DataError, match="03.jpg: has label 3, outside the 3 classes"):
