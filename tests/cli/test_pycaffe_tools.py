@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import h5py
 import numpy as np
@@ -21,9 +21,7 @@ from pycaffe_fire.cli import (
     detect,
     draw_net,
     parse_log,
-    upgrade_net_proto_binary,
-    upgrade_net_proto_text,
-    upgrade_solver_proto_text,
+    upgrade,
 )
 from pycaffe_fire.io import load_image
 from pycaffe_fire.net import Net
@@ -198,14 +196,14 @@ def test_parsing_what_is_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     "tool, name",
     [
-        (upgrade_net_proto_text, "v0"),
-        (upgrade_net_proto_text, "v1_data_transform"),
-        (upgrade_solver_proto_text, "solver_old"),
+        (upgrade.net_text, "v0"),
+        (upgrade.net_text, "v1_data_transform"),
+        (upgrade.solver_text, "solver_old"),
     ],
 )
-def test_upgrading_text(tool: ModuleType, name: str, tmp_path: Path) -> None:
+def test_upgrading_text(tool: Callable[[list[str]], int], name: str, tmp_path: Path) -> None:
     out = tmp_path / "new.prototxt"
-    assert tool.main([str(GOLDEN / "upgrade" / f"{name}.prototxt"), str(out)]) == 0
+    assert tool([str(GOLDEN / "upgrade" / f"{name}.prototxt"), str(out)]) == 0
     assert out.read_text() == (GOLDEN / "upgrade" / f"{name}.upgraded.prototxt").read_text()
 
 
@@ -223,7 +221,7 @@ def test_upgrading_weights(version: str, tmp_path: Path) -> None:
         layer.blobs.append(blob)
     (tmp_path / "old.caffemodel").write_bytes(old.SerializeToString())
     paths = [str(tmp_path / "old.caffemodel"), str(tmp_path / "new.caffemodel")]
-    assert upgrade_net_proto_binary.main(paths) == 0
+    assert upgrade.net_binary(paths) == 0
     new = schema.NetParameter.FromString((tmp_path / "new.caffemodel").read_bytes())
     assert not new.layers and new.layer[0].type == "InnerProduct"
     assert new.layer[0].inner_product_param.num_output == 2 and new.layer[0].blobs[0] == blob
@@ -234,11 +232,11 @@ def test_upgrading_weights(version: str, tmp_path: Path) -> None:
 def test_upgrading_the_wrong_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(tmp_path / "new")
     text = str(GOLDEN / "upgrade" / "v0.prototxt")
-    assert upgrade_net_proto_binary.main([text, out]) == 1
+    assert upgrade.net_binary([text, out]) == 1
     assert "looks like a prototxt" in capsys.readouterr().err
     (tmp_path / "broken").write_bytes(b"\x0a\xff\xff\x00")
-    assert upgrade_net_proto_binary.main([str(tmp_path / "broken"), out]) == 1
+    assert upgrade.net_binary([str(tmp_path / "broken"), out]) == 1
     assert "damaged" in capsys.readouterr().err
-    assert upgrade_net_proto_text.main([str(tmp_path / "gone"), out]) == 1
-    assert upgrade_solver_proto_text.main([text, out]) == 1
+    assert upgrade.net_text([str(tmp_path / "gone"), out]) == 1
+    assert upgrade.solver_text([text, out]) == 1
     assert not os.path.exists(out)
