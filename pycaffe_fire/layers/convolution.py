@@ -1,4 +1,4 @@
-"""Convolution and Deconvolution in any number of spatial axes, with groups and dilation."""
+"""Convolution and Deconvolution in any number of spatial axes or none, with groups and dilation."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import ClassVar
 
 from .. import schema
 from ..backend.base import WeightedPlan, Window
-from ..blob import Blob
+from ..blob import Blob, SharedBlob
 from .base import Count, Layer, register_layer
+
+POINT = Window((1,), (1,), (0,), (1,))  # the window of a bottom without spatial axes
 
 
 @register_layer("Convolution", "DepthwiseConvolution")
@@ -25,10 +27,8 @@ class Convolution(Layer):
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.convolution_param
         self._axis = self.axis(bottom[0], param.axis)
-        spatial = len(bottom[0].shape) - self._axis - 1
-        if spatial < 1:
-            self.fail(f"needs at least one axis behind axis {self._axis}, got {self._say(bottom)}")
-        self._window = self._read_window(spatial)
+        self._spatial = len(bottom[0].shape) - self._axis - 1
+        self._window = self._read_window(self._spatial) if self._spatial else POINT
         self._groups, self._outputs = param.group, param.num_output
         channels = bottom[0].shape[self._axis]
         self._channels = channels
@@ -42,8 +42,10 @@ class Convolution(Layer):
         first, second = self._outputs, channels
         if self.transposed:
             first, second = second, first
-        shape = (first, second // self._groups, *self._window.kernel)
-        self.add_param(shape, param.weight_filler)
+        kernel = self._window.kernel if self._spatial else ()
+        self.add_param((first, second // self._groups, *kernel), param.weight_filler)
+        if not self._spatial:  # the plan sees the weights with one axis more
+            self.blobs[0].value.pinned = self.blobs[0].gradient.pinned = True
         if param.bias_term:
             self.add_param((self._outputs,), param.bias_filler)
 
@@ -93,22 +95,24 @@ class Convolution(Layer):
             if x.shape[at] != self._channels:
                 self.fail(f"its weights expect {self._channels} channels, got {self._say([x])}")
             spatial = [self.output_size(s, i) for i, s in enumerate(x.shape[at + 1 :])]
-            if min(spatial) < 1:
+            if min(spatial, default=1) < 1:
                 self.fail(
                     f"kernel {list(self._window.kernel)} does not fit into the padded bottom "
                     f"{list(x.shape)}"
                 )
             y.reshape(*x.shape[:at], self._outputs, *spatial)
-            folded = None if at == 1 else Folded(x, y, at)
+            folded = None if at == 1 and self._spatial else Folded(x, y, at)
             inner = (folded.x, folded.y) if folded else (x, y)
             self._plans.append((self._plan(*inner), folded))
 
     def _plan(self, x: Blob, y: Blob) -> WeightedPlan:
-        bias = self.blobs[1] if len(self.blobs) > 1 else None
+        weights, bias = self.blobs[0], self.blobs[1] if len(self.blobs) > 1 else None
+        if not self._spatial:
+            weights = SharedBlob(weights, (*weights.shape, 1), weights.name)
         engine = schema.ConvolutionParameter.Engine.Name(self.param.convolution_param.engine)
         with self.backend.engine(engine):
             return self.backend.convolution(
-                x, self.blobs[0], bias, y, self._window, self._groups, self.fused_relu,
+                x, weights, bias, y, self._window, self._groups, self.fused_relu,
                 self.transposed,
             )  # fmt: skip
 
@@ -145,13 +149,16 @@ class Deconvolution(Convolution):
 
 
 class Folded:
-    """Copies with all axes before the channels folded into one, for a channel axis other than 1."""
+    """Copies with all axes before the channels folded into one, and with a spatial axis of 1 where
+    there is none behind them."""
 
     def __init__(self, x: Blob, y: Blob, axis: int) -> None:
         self.outer = (x, y)
         self.x, self.y = (
-            Blob(b.backend, (prod(b.shape[:axis]), *b.shape[axis:]), b.name) for b in (x, y)
-        )
+            Blob(b.backend, (prod(b.shape[:axis]), b.shape[axis], *(b.shape[axis + 1 :] or (1,))),
+                 b.name)
+            for b in (x, y)
+        )  # fmt: skip
 
     def before_forward(self) -> None:
         self.x.data[...] = self.outer[0].data.reshape(self.x.shape)

@@ -30,8 +30,12 @@ class Crop(Layer):
             )
         if len(offsets) < 2:
             offsets = [*offsets, 0][:1] * cut
-        if len(like) != len(whole):
-            self.fail(f"both bottoms must have as many axes, got {list(whole)} and {list(like)}")
+        if len(like) < len(whole):
+            self.fail(
+                f"the second bottom must have at least as many axes as the first, got "
+                f"{list(like)} and {list(whole)}"
+            )
+        like = like[: len(whole)]
         for i, (offset, size) in enumerate(zip(offsets, like[axis:], strict=True), axis):
             if offset + size > whole[i]:
                 self.fail(

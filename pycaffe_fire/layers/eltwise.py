@@ -37,8 +37,6 @@ class Eltwise(Layer):
             )
         if self._operation == "PROD" and param.coeff:
             self.fail("takes coeff for SUM only")
-        if self._operation == "PROD" and top[0] is bottom[0]:
-            self.fail("cannot run in place with PROD: its gradient needs the bottoms")
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         if any(blob.shape != bottom[0].shape for blob in bottom):
@@ -59,6 +57,8 @@ class Eltwise(Layer):
         if self._operation == "MAX":
             result, self._winner = maximum(self.xp, arrays)
         else:
+            # In place the first factor is about to be overwritten, but gradients need it.
+            self._kept = arrays[0].copy() if top[0] is bottom[0] else None
             result = arrays[0] * arrays[1]
             for array in arrays[2:]:
                 result *= array
@@ -82,10 +82,13 @@ class Eltwise(Layer):
                 bottom[i].diff[...] = dy * self._other_factors(i, top, bottom)
 
     def _other_factors(self, index: int, top: Sequence[Blob], bottom: Sequence[Blob]) -> Any:
+        factors = [blob.data for blob in bottom]
+        if self._kept is not None:
+            factors[0] = self._kept
         if not self.param.eltwise_param.stable_prod_grad:
-            return top[0].data / bottom[index].data
+            return top[0].data / factors[index]
         product: Any = 1
-        for i, blob in enumerate(bottom):
+        for i, factor in enumerate(factors):
             if i != index:
-                product = product * blob.data
+                product = product * factor
         return product

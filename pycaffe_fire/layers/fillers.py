@@ -97,7 +97,7 @@ def bilinear(shape: tuple[int, ...], param: Any, key: int) -> Floats:
         raise ValueError(f"the bilinear filler needs 4 axes and square filters, got {list(shape)}")
     size = shape[3]
     factor = (size + 1) // 2
-    centre = (2 * factor - 1 - factor % 2) / (2.0 * factor)
+    centre = (size - 1) / (2.0 * factor)
     line = 1 - np.abs(np.arange(size) / factor - centre)
     weights: Floats = np.broadcast_to(np.outer(line, line), shape).astype(np.float32)
     return weights

@@ -14,7 +14,15 @@ ROW = (1,)
 
 @register_layer("MVN")
 class MVN(Neuron):
-    """top = (x - mean) / (sqrt(variance) + eps), or x - mean without normalize_variance."""
+    """top = (x - mean) / (sqrt(variance) + eps), or x - mean without normalize_variance.
+
+    As in Caffe, the top has at least four axes, unless it runs in place.
+    """
+
+    def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        if top[0] is not bottom[0]:
+            shape = bottom[0].shape
+            top[0].reshape(*shape, *(1 for _ in range(4 - len(shape))))
 
     def _rows(self, array: Any, blob: Blob) -> Any:
         """One row per mean."""

@@ -13,7 +13,11 @@ from .stochastic_pooling import StochasticPooling
 
 @register_layer("Pooling")
 class Pooling(Layer):
-    """Output sizes round up unless round_mode says FLOOR; a second top of MAX holds the winners."""
+    """Output sizes round up unless round_mode says FLOOR; a second top of MAX holds the winners.
+
+    Where the stride exceeds the kernel, the last window can lie beyond the bottom; its maximum is
+    the lowest number there is, as in Caffe.
+    """
 
     tops = (1, 2)
 
@@ -61,19 +65,21 @@ class Pooling(Layer):
         if min(sizes) < 1:
             self.fail(f"kernel {list(window.kernel)} does not fit into the bottom {list(shape)}")
         starts = [(n - 1) * s - p for n, s, p in zip(sizes, window.stride, window.pad, strict=True)]
-        if any(start >= size for start, size in zip(starts, shape[2:], strict=True)):
-            self.fail(  # where Caffe itself gives the lowest number there is, or NaN
+        beyond = any(start >= size for start, size in zip(starts, shape[2:], strict=True))
+        if beyond and self._method != "MAX":
+            self.fail(  # where Caffe itself gives NaN
                 f"its last window would start beyond the bottom {list(shape)}, because the stride "
                 f"exceeds the kernel; set round_mode: FLOOR"
             )
         for blob in top:
             blob.reshape(*shape[:2], *sizes)
-        self._plan = self._pooling(bottom[0], top, window)
+        # A plan with a mask knows that a window can be empty, too.
+        self._plan = self._pooling(bottom[0], top[0], window, mask=beyond or len(top) > 1)
 
-    def _pooling(self, x: Blob, top: Sequence[Blob], window: Window) -> PoolingPlan:
+    def _pooling(self, x: Blob, y: Blob, window: Window, mask: bool) -> PoolingPlan:
         if self._method == "STOCHASTIC":
-            return StochasticPooling(self, x, top[0], window)
-        return self.backend.pooling(x, top[0], self._method, window, mask=len(top) > 1)
+            return StochasticPooling(self, x, y, window)
+        return self.backend.pooling(x, y, self._method, window, mask)
 
     def _window(self, shape: tuple[int, ...]) -> Window:
         if self.param.pooling_param.global_pooling:

@@ -53,8 +53,13 @@ def multistep(param: Any, iteration: int) -> float:
 
 
 def passed_steps(param: Any, iteration: int) -> int:
-    """How many of the (ascending) stepvalues have been reached."""
-    return sum(iteration >= value for value in param.stepvalue)
+    """How many of the stepvalues have been reached; as in Caffe in their order, and no two of them
+    in one iteration."""
+    steps, reached = 0, -1
+    for value in param.stepvalue:
+        reached = max(value, reached + 1)
+        steps += iteration >= reached
+    return steps
 
 
 @POLICIES.register("poly")

@@ -91,6 +91,15 @@ ROWS = [
         ),
     ),
     Case(
+        "crop_like_a_blob_with_more_axes",
+        "Crop",
+        "crop_param { axis: 1 offset: 1 }",
+        shapes=((2, 4, 5), (7, 3, 2, 6)),
+        gradients=(0,),
+        batch=(),
+        top_shapes=((2, 3, 2),),
+    ),
+    Case(
         "crop_all_axes_one_offset",
         "Crop",
         "crop_param { axis: 0 offset: 1 }",

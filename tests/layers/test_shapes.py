@@ -193,6 +193,39 @@ def test_silence_leaves_no_output() -> None:
     assert net.outputs == []
 
 
+def test_convolution_without_spatial_axes_is_a_product_per_group() -> None:
+    net = build_double(
+        source("x", 2, 3, 4)
+        + layer("Convolution", "x", "y", "convolution_param { num_output: 6 axis: 2 group: 2 }")
+    )
+    rng = np.random.default_rng(0)
+    weights, bias = net.params["y"]
+    assert weights.shape == (6, 2)
+    for blob in (net.blobs["x"], weights, bias):
+        blob.data[...] = rng.normal(size=blob.shape)
+    net.run_forward()
+    for n, t, o in np.ndindex(2, 3, 6):
+        first = o // 3 * 2
+        want = bias.data[o] + sum(
+            weights.data[o, c] * net.blobs["x"].data[n, t, first + c] for c in range(2)
+        )
+        assert net.blobs["y"].data[n, t, o] == pytest.approx(want)
+
+
+def test_max_pooling_beyond_the_bottom_gives_the_lowest_number() -> None:
+    param = "pooling_param { kernel_size: 1 stride: 2 }"
+    net = build(
+        "force_backward: true\n" + source("x", 1, 1, 2, 4) + layer("Pooling", "x", "y", param)
+    )
+    net.blobs["x"].data[...] = np.arange(8).reshape(1, 1, 2, 4)
+    net.run_forward()
+    low = np.finfo(np.float32).min
+    assert net.blobs["y"].data[0, 0].tolist() == [[0, 2, low], [low, low, low]]
+    net.blobs["y"].diff[...] = 1
+    net.run_backward()
+    assert net.blobs["x"].diff[0, 0].tolist() == [[1, 0, 1, 0], [0, 0, 0, 0]]
+
+
 def test_depthwise_convolution_is_convolution() -> None:
     params = "convolution_param { num_output: 3 group: 3 kernel_size: 3 }"
     x = np.random.default_rng(0).normal(size=(2, 3, 5, 5))

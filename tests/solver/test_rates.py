@@ -83,6 +83,17 @@ def test_passed_steps() -> None:
     assert [passed_steps(param, i) for i in (4, 5, 19, 20)] == [0, 1, 1, 2]
 
 
+@pytest.mark.parametrize("values", [[3, 3, 3], [4, 1, 9], [0, 0, 5], []])
+def test_steps_are_taken_as_by_a_solver_that_looks_at_one_in_each_iteration(
+    values: list[int],
+) -> None:
+    param, step = schema.SolverParameter(stepvalue=values), 0
+    for iteration in range(12):
+        if step < len(values) and iteration >= values[step]:
+            step += 1
+        assert passed_steps(param, iteration) == step
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
