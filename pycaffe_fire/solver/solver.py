@@ -395,7 +395,7 @@ class Solver:
             self.tell(Testing(self.iter, index, done, passes))
             self.communicator.at(f"iteration {self.iter}, pass {done} of test net {index}")
             net.context.step = first + done
-            found.append((done, [net.run_forward(), *output_values(net)]))
+            found.append((done, [float(net.run_forward()), *output_values(net)]))
         net.context.step = first + passes
         everyone = sorted(p for part in self.communicator.gather(found) for p in part)
         columns = zip(*(values for _, values in everyone), strict=True)

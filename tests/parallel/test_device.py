@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import subprocess
 import sys
 import types
@@ -31,12 +32,14 @@ from test_communicators import (
     mpiexec,
     nodes_of,
 )
+from test_jobs import write
 
 from pycaffe_fire.errors import SolverError
 from pycaffe_fire.parallel import device, waiting
 from pycaffe_fire.parallel.communicators import COMMUNICATORS
 from pycaffe_fire.parallel.device import Direct, Nccl, Staged, adapted
 from pycaffe_fire.parallel.device.direct import mpi_reads_devices
+from pycaffe_fire.parallel.launch import find_mpiexec
 from pycaffe_fire.parallel.tree import Node
 
 RANKS = (2, 3, 4)
@@ -337,6 +340,53 @@ def test_the_mpi_library_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("ctypes.CDLL", lambda path: Library())
     assert mpi_reads_devices() is True
+
+
+# A whole job.
+
+
+@pytest.fixture(scope="module")
+def losses(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The losses of a small net, trained by two ranks with these flags, and their log."""
+    pytest.importorskip("mpi4py")
+    if shutil.which("g++") is None:
+        pytest.skip("kernels are emulated with g++, which is not there")
+    folder = tmp_path_factory.mktemp("gpus")
+    write(folder, 4)
+
+    def run(program: str, *flags: str) -> tuple[list[float], str]:
+        done = subprocess.run(
+            [find_mpiexec(), "-n", "2", sys.executable, *program.split(), "--solver",
+             "solver.prototxt", "--threads", "1", *flags],
+            cwd=folder, capture_output=True, text=True, timeout=200,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        )  # fmt: skip
+        found = re.findall(r"Iteration \d.*, loss = (\S+)", done.stderr)
+        return [float(loss) for loss in found], done.stderr
+
+    return run
+
+
+GPU_RANK = str(Path(__file__).with_name("gpu_rank.py"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "way"),
+    [
+        (("--gpu", "all"), "nccl, 2 ranks; bits depend on their number"),
+        (("--gpu", "all", "--communicator", "tree"), "tree, 2 ranks, through host memory"),
+    ],
+)
+def test_ranks_on_gpus_train_as_on_cpus(losses: Any, flags: tuple[str, ...], way: str) -> None:
+    want, _ = losses("-m pycaffe_fire.cli.fire_train")
+    got, log = losses(GPU_RANK, *flags)
+    assert f"Communicator: {way}\n" in log, log[-2000:]
+    assert len(want) == 5 and got == pytest.approx(want, rel=1e-3)
+
+
+def test_nccl_for_cpus_is_one_sentence(losses: Any) -> None:
+    _, log = losses("-m pycaffe_fire.cli.fire_train", "--communicator", "nccl")
+    assert log.count("nccl cannot be used: rank 0 on") == 1 and "Traceback" not in log
 
 
 # What goes wrong.
