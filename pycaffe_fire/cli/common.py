@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import sys
 import traceback
@@ -11,7 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from ..errors import FireError
+from ..registry import did_you_mean
 
+_FLAG = re.compile("-[A-Za-z]")  # not a negative number
 INTERRUPTED = 130  # what shells call a process that Ctrl-C ended
 
 
@@ -37,12 +40,26 @@ class Parser(PlainParser):
 
     def parse(self, arguments: Sequence[str] | None) -> argparse.Namespace:
         given = [self._two_dashes(a) for a in (sys.argv[1:] if arguments is None else arguments)]
+        self._refuse_unknown(given)
         return self.parse_args(given, argparse.Namespace(given=given))
 
     def _two_dashes(self, argument: str) -> str:
         name = argument.split("=", 1)[0]
         known = name.startswith("-") and f"-{name}" in self._option_string_actions
         return f"-{argument}" if known else argument
+
+    def _refuse_unknown(self, given: Sequence[str]) -> None:
+        """argparse would first complain about a flag that is missing because of a typo."""
+        if self._subparsers:  # whose flags we do not know
+            return
+        known = list(self._option_string_actions)
+        for argument in given:
+            name = argument.split("=", 1)[0]
+            if name == "--":
+                return
+            mistyped = name.startswith("--") and name not in known
+            if mistyped or (_FLAG.match(name) and name[:2] not in known):
+                self.error(f"unknown flag {name}{did_you_mean(name, known)}")
 
 
 def without_flags(arguments: Sequence[str], flags: Sequence[str]) -> list[str]:

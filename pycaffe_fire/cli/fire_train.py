@@ -21,6 +21,7 @@ from ..errors import DataError, SolverError
 from ..layers.python import allow_python_layers
 from ..net.graph import filter_net
 from ..parallel.communicator import Communicator
+from ..parallel.communicators.wire import WIRES
 from ..parallel.job import check_alike, default_leaves, failing_together, join, ranks_started
 from ..parallel.launch import run_job
 from ..parallel.monitor import Reporter
@@ -62,6 +63,15 @@ COMMANDS = """
                                                                     fails, on with the others
   mpiexec -n 8 fire_train --solver ...   srun fire_train --solver ...   as your cluster does it
 """
+
+# Flags that mean something only beside another one, with what to say where that is missing.
+NEEDED = (
+    ("stop_after", "keep_best", "--keep-best METRIC: which output is to improve?"),
+    ("scale_lr", "batch", "--batch: the rate is scaled with the batch"),
+    ("warmup", "scale_lr", "--scale-lr: to which rate should it rise?"),
+    ("hosts", "ranks", "-n RANKS; where mpiexec or srun starts them, tell it the hosts"),
+    ("restarts", "ranks", "-n RANKS: only what starts the ranks can start them again"),
+)
 
 
 def _parser() -> Parser:
@@ -163,7 +173,7 @@ def _add_rank_flags(parser: Parser) -> None:
     flag("-n", "--ranks", type=_positive, metavar="P", help="start P ranks")
     flag("--hosts", default="", metavar="NAMES", help="hosts for the ranks, with commas")
     flag(
-        "--restarts", type=int, default=0, metavar="N",
+        "--restarts", type=_whole, default=0, metavar="N",
         help="if a rank fails, go on up to N times from the newest snapshot with those left",
     )  # fmt: skip
     flag(
@@ -173,8 +183,8 @@ def _add_rank_flags(parser: Parser) -> None:
         "number of ranks",
     )  # fmt: skip
     flag(
-        "--gradients", default="float32", metavar="TYPE",
-        help="gradients on the wire: float32 (default), bfloat16 or float16",
+        "--gradients", choices=list(WIRES), default="float32",
+        help="gradients on the wire (default: float32)",
     )  # fmt: skip
     flag(
         "--batch", type=_batch, metavar="SIZE",
@@ -185,7 +195,7 @@ def _add_rank_flags(parser: Parser) -> None:
         help="with --batch: scale the learning rate with the batch, or with its square root",
     )  # fmt: skip
     flag(
-        "--warmup", type=int, metavar="N",
+        "--warmup", type=_whole, metavar="N",
         help="with --scale-lr: rise to the scaled rate over N iterations (default: 5 %% of all)",
     )  # fmt: skip
 
@@ -195,8 +205,12 @@ def _batch(text: str) -> int | str:
 
 
 def _positive(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f'needs a whole number of at least 1, got "{text}"')
+    return _whole(text, least=1)
+
+
+def _whole(text: str, least: int = 0) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f'needs a whole number of at least {least}, got "{text}"')
     return int(text)
 
 
@@ -214,8 +228,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _train(options: argparse.Namespace) -> None:
     if options.snapshot and options.weights:
         raise SolverError("give --snapshot to resume or --weights to fine-tune, not both")
-    if options.stop_after and not options.keep_best:
-        raise SolverError("--stop-after needs --keep-best METRIC: which output is to improve?")
+    for flag, needed, reason in NEEDED:
+        if getattr(options, flag) and not getattr(options, needed):
+            raise SolverError(f"--{flag.replace('_', '-')} needs {reason}")
     if options.ranks and ranks_started() == 1:
         _launch(options)
     set_policy(options.bad_records)

@@ -115,8 +115,15 @@ class HDF5Source:
 def _read_list(list_file: str) -> list[str]:
     try:
         lines = Path(list_file).read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{list_file}: the list of HDF5 files cannot be read: {error}") from None
+    except UnicodeDecodeError:
+        raise DataError(
+            f"{list_file}: is not a list of HDF5 files; source names a text file that has the path "
+            "of one HDF5 file on every line"
+        ) from None
+    except OSError as error:
+        raise DataError(
+            f"{list_file}: the list of HDF5 files cannot be read: {error.strerror}"
+        ) from None
     files = [line.strip() for line in lines if line.strip()]
     if not files:
         raise DataError(f"{list_file}: names no HDF5 files; write one path per line")

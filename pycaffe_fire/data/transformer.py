@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pycaffe_fire.backend import compiled, random
 from pycaffe_fire.data.augment import Augmenter
-from pycaffe_fire.errors import DataError
+from pycaffe_fire.errors import DataError, WeightsError
 from pycaffe_fire.schema import read_blob
 
 _BYTES, _FLOATS, _PACKED = range(3)  # kinds of images, see kernels
@@ -59,7 +59,12 @@ class Transformer:
         return (size or height, size or width) if size or height else None
 
     def _read_mean(self) -> NDArray[np.float32]:
-        blob: NDArray[np.float32] = np.asarray(read_blob(self._mean_file), np.float32)
+        try:
+            blob: NDArray[np.float32] = np.asarray(read_blob(self._mean_file), np.float32)
+        except WeightsError as error:
+            raise DataError(
+                f"{self._where}: mean_file {error} (compute_image_mean DATABASE FILE makes one)"
+            ) from None
         if blob.ndim == 4 and blob.shape[0] == 1:
             blob = blob[0]
         if blob.ndim != 3:

@@ -53,7 +53,8 @@ class Labels:
         self._layer.fail(
             f"label {int(labels[outer, inner])} of sample {outer}{place} in blob "
             f'"{self._blob.name}" is not a class: there are {self.classes} (0 to '
-            f"{self.classes - 1})"
+            f"{self.classes - 1}); correct it, or the layer that makes the scores (fire_data check "
+            f"DATABASE --classes {self.classes} lists such records)"
         )
 
 

@@ -65,6 +65,10 @@ def join(communicator: str = "", wire: str = "float32") -> Communicator:
 
     Without a name it is DEFAULT, or on GPUs whatever suits them (see `device.adapted`).
     """
+    from .communicators import COMMUNICATORS
+
+    # Looked up first: a typo is one for a single process, too.
+    kind = COMMUNICATORS[DEFAULT if communicator in ("", NCCL, "auto") else communicator]
     started = ranks_started()
     if started == 1:
         return SerialCommunicator()
@@ -75,8 +79,6 @@ def join(communicator: str = "", wire: str = "float32") -> Communicator:
             f"{started} ranks were started, but MPI cannot be used ({error}); install "
             f"it with pip install pycaffe_fire[mpi], or pip install mpi4py for a system MPI"
         ) from error
-    from .communicators import COMMUNICATORS
-
     comm = MPI.COMM_WORLD
     if comm.Get_size() != started:
         library = MPI.Get_library_version().splitlines()[0].rstrip("\0")
@@ -86,10 +88,8 @@ def join(communicator: str = "", wire: str = "float32") -> Communicator:
             f"the mpiexec beside this Python, or with srun --mpi=pmi2 or pmix as the library wants"
         )
     if communicator == "auto":
-        name = _fastest(comm, wire)
-    else:
-        name = DEFAULT if communicator in ("", NCCL) else communicator
-    joined = COMMUNICATORS[name](comm.Dup(), wire)
+        kind = COMMUNICATORS[_fastest(comm, wire)]
+    joined = kind(comm.Dup(), wire)
     joined.wanted = "" if communicator == "auto" else communicator
     return joined
 

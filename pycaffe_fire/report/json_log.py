@@ -120,12 +120,11 @@ def _start(event: Started) -> dict[str, Any]:
 def _outputs(outputs: list[Output]) -> dict[str, float]:
     """By name; where a blob has several numbers, the others are called name[1], name[2], ..."""
     found: dict[str, float] = {}
+    counts: dict[str, int] = {}
     for output in outputs:
-        name, number = output.name, 0
-        while name in found:
-            number += 1
-            name = f"{output.name}[{number}]"
-        found[name] = output.value
+        number = counts.get(output.name, 0)
+        counts[output.name] = number + 1
+        found[f"{output.name}[{number}]" if number else output.name] = output.value
     return found
 
 

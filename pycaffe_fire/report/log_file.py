@@ -31,7 +31,10 @@ class LogFile:
             self._file.seek(max(0, end - 1))
             return self._file.read(1)
         except OSError as error:
-            raise FireError(f"{self.path}: the log cannot be written: {error.strerror}") from error
+            raise FireError(
+                f"{self.path}: the log cannot be written: {error.strerror}; choose a folder that "
+                "you may write to"
+            ) from error
 
     def write(self, data: bytes) -> None:
         if self._file is None:

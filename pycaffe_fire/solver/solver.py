@@ -160,6 +160,8 @@ class Solver:
         p = self.param
         if p.iter_size < 1 or p.average_loss < 1:
             raise SolverError("iter_size and average_loss must be at least 1")
+        if p.max_iter < 0:
+            raise SolverError(f"max_iter must not be negative, got {p.max_iter}")
         if p.regularization_type not in ("L1", "L2"):
             raise SolverError(
                 f'regularization_type must be L1 or L2, got "{p.regularization_type}"'
@@ -185,6 +187,8 @@ class Solver:
                 facts(self.net), [facts(n) for n in self.test_nets],
             )
         )  # fmt: skip
+        if ranks.rank == 0:
+            self._warn_if_idle()
         self._profiler = Profiler(self.net) if self.observers else None
         p = self.param
         while True:
@@ -198,6 +202,18 @@ class Solver:
             self._conclude()
         self.tell(Finished(self.iter, self.stopped_early))
         self.snapshots.check_saved()
+
+    def _warn_if_idle(self) -> None:
+        """Caffe says nothing about runs that cannot learn."""
+        if self.iter >= self.param.max_iter:
+            log.warning(
+                "nothing is left to train: this is iteration %d, max_iter is %d",
+                self.iter, self.param.max_iter,
+            )  # fmt: skip
+        elif not self.param.base_lr:
+            log.warning("base_lr is 0 or missing: the weights stay as they are")
+        elif not any(weight for layer in self.net.layers for weight in layer.loss_weights):
+            log.warning("the training net has no loss: its weights learn nothing")
 
     def _conclude(self) -> None:
         """Show and test what the last update made, where that is due."""

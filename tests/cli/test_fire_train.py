@@ -143,6 +143,18 @@ def test_debug_shows_the_traceback_too(run, capsys):
 FLAGS = {
     "no solver": ([], "--solver"),
     "no such flag": (["--solver", "solver.prototxt", "--sover", "x"], "--sover"),
+    "a typo": (["--solvr", "solver.prototxt"], 'unknown flag --solvr (did you mean "--solver"?)'),
+    "one dash": (["-solvr=s.prototxt"], 'unknown flag -solvr (did you mean "--solver"?)'),
+    "a communicator": (["--solver", "solver.prototxt", "--communicator", "rng"], '"ring"?'),
+    "float8": (["--solver", "solver.prototxt", "--gradients", "float8"], "--gradients"),
+    "a file": (
+        ["--solver", "solver.prototxt", "--tensorboard", "net.prototxt"], "choose a folder that"
+    ),
+    "a rate alone": (["--solver", "x", "--scale-lr", "linear"], "--scale-lr needs --batch"),
+    "a warm-up alone": (["--solver", "x", "--warmup", "5"], "--warmup needs --scale-lr"),
+    "less than none": (["--solver", "x", "--restarts", "-1"], "--restarts"),
+    "hosts alone": (["--solver", "x", "--hosts", "a,b"], "--hosts needs -n"),
+    "restarts alone": (["--solver", "x", "--restarts", "2"], "--restarts needs -n"),
     "two starts": (
         ["--solver", "solver.prototxt", "--snapshot", "a", "--weights", "b"],
         "--snapshot to resume or --weights to fine-tune, not both",
@@ -189,6 +201,8 @@ SOLVERS = {
     "a net": ({"net": '"nowhere.prototxt"'}, 'solver.prototxt: net: "nowhere.prototxt": no such'),
     "a type": ({"type": '"Adagrad"'}, 'did you mean "AdaGrad"'),
     "a number": ({"max_iter": "many"}, "solver.prototxt:3:"),
+    "negative": ({"max_iter": "-4"}, "solver.prototxt: max_iter must not be negative, got -4"),
+    "a prefix": ({"snapshot_prefix": '"net.prototxt/a"'}, "change snapshot_prefix in"),
 }  # fmt: skip
 
 
@@ -214,3 +228,23 @@ def test_an_absent_database_is_explained(run, capsys):
     assert said[4].endswith("fire_train --solver solver.prototxt --synthetic")
     capsys.readouterr()
     assert train("--synthetic", "--iterations", "2") == 0
+
+
+IDLE = {
+    "no max_iter": ({"max_iter": "0"}, "this is iteration 0, max_iter is 0"),
+    "no rate": ({"base_lr": "0"}, "base_lr is 0 or missing"),
+}
+
+
+@pytest.mark.parametrize("changed, text", IDLE.values(), ids=IDLE)
+def test_a_run_that_cannot_learn_warns(run, capsys, changed, text):
+    write_solver(run, **changed)
+    assert train() == 0
+    assert text in capsys.readouterr().err
+
+
+def test_a_net_without_a_loss_warns(run, capsys):
+    net = (run / "net.prototxt").read_text()
+    (run / "net.prototxt").write_text(net.replace('"SoftmaxWithLoss"', '"Accuracy"'))
+    assert train("--iterations", "1") == 0
+    assert "has no loss" in capsys.readouterr().err

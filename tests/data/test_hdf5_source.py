@@ -54,6 +54,10 @@ def test_bad_lists_and_files(tmp_path):
     (tmp_path / "l.txt").write_text(str(tmp_path / "gone.h5"))
     with pytest.raises(DataError, match=r"gone\.h5: no such HDF5 file"):
         HDF5Source(tmp_path / "l.txt", ["data"])
+    with h5py.File(tmp_path / "rows.h5", "w") as file:
+        file["data"] = np.zeros((4, 3))
+    with pytest.raises(DataError, match=r"rows\.h5: is not a list .* the path of one HDF5 file on"):
+        HDF5Source(tmp_path / "rows.h5", ["data"])
     (tmp_path / "gone.h5").write_bytes(b"not hdf5")
     with pytest.raises(DataError, match=r"gone\.h5: cannot be opened as HDF5"):
         HDF5Source(tmp_path / "l.txt", ["data"])

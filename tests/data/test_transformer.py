@@ -8,7 +8,7 @@ import pytest
 from pycaffe_fire import schema
 from pycaffe_fire.backend import random
 from pycaffe_fire.data.transformer import Transformer
-from pycaffe_fire.errors import DataError, FireError
+from pycaffe_fire.errors import DataError
 
 RNG = np.random.default_rng(2)
 KEY = random.key(5, "data")
@@ -92,7 +92,7 @@ def test_errors(tmp_path, transform_param):
         Transformer(transform_param(mean_file="m", mean_value=[1]), True, 0)
     with pytest.raises(DataError, match="cannot both be set"):
         Transformer(transform_param(force_color=True, force_gray=True), True, 0)
-    with pytest.raises(FireError, match="missing.binaryproto"):
+    with pytest.raises(DataError, match="mean_file .*missing.binaryproto: no such.*compute_image"):
         Transformer(transform_param(mean_file=str(tmp_path / "missing.binaryproto")), True, 0)
     with pytest.raises(DataError, match=r"db, record 'a': crop_size 9 is larger than .*8 x 20"):
         Transformer(transform_param(crop_size=9), True, 0).output_shape(

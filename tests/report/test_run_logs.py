@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,19 @@ def test_what_is_not_finite_is_null(tmp_path: Path) -> None:
     run = read_run(str(tmp_path / "a"))
     assert run.series["train/loss"][0][::2] == (1, 2.5)
     assert [t["what"] for t in run.troubles] == ["the loss is nan"]
+
+
+def test_an_output_of_many_numbers_takes_no_time(tmp_path: Path) -> None:
+    """A blob that nobody reads is an output with all of its numbers, tens of thousands of them."""
+    log = JsonLog(str(tmp_path / "run_log.jsonl"))
+    log(started())
+    outputs = [Output("x", float(i), 0.0) for i in range(50_000)]
+    began = time.process_time()
+    log(events.Tested(0, 0, outputs, None))
+    assert time.process_time() - began < 5
+    log.close()
+    found = read_events(str(tmp_path / "run_log.jsonl"))[-1]["outputs"]
+    assert len(found) == 50_000 and found["x[49999]"] == 49999
 
 
 def test_a_full_disk_ends_the_log_but_not_the_run(
