@@ -105,15 +105,15 @@ class _Stopwatch:
         self._began = time.perf_counter()
 
     def _forward(self, index: int) -> None:
-        _wait(self._net.backend)
+        wait_for_device(self._net.backend)
         self._times.layers[index].forward += time.perf_counter() - self._began
 
     def _backward(self, index: int) -> None:
-        _wait(self._net.backend)
+        wait_for_device(self._net.backend)
         self._times.layers[index].backward += time.perf_counter() - self._began
 
 
-def _wait(backend: Backend) -> None:
+def wait_for_device(backend: Backend) -> None:
     """A device has only been told what to do."""
     if not backend.on_host:
         backend.xp.cuda.Device().synchronize()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from ..net import Net
-from ..net.timing import LayerTimes
+from ..net.timing import LayerTimes, wait_for_device
 
 WARM_UP, MEASURED = 2, 3  # iterations: the first ones plan and allocate
 
@@ -59,8 +59,7 @@ class Profiler:
         self._end(index, "backward")
 
     def _end(self, index: int, which: str) -> None:
-        if not self._net.backend.on_host:  # a device has only been told what to do
-            self._net.backend.xp.cuda.Device().synchronize()
+        wait_for_device(self._net.backend)
         seconds = time.perf_counter() - self._began
         shortest = self._shortest.get((index, which), seconds)
         self._shortest[index, which] = min(seconds, shortest)
