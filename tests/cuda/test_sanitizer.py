@@ -56,10 +56,13 @@ def test_an_overrun_is_found() -> None:
 
 
 def test_nets_and_layers_stay_inside_their_arrays() -> None:
-    chosen = "leaves or (reference and (conv_ or pool_ or bn_ or softmax or concat or ip_))"
+    chosen = (
+        "leaves or (reference and (conv_ or pool_ or bn_ or softmax or concat or ip_)) "
+        "or (trains and inception and float16)"
+    )
     done = sanitized(
         "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", chosen,
-        str(HERE / "test_layers.py"), str(HERE / "test_training.py"),
+        *(str(HERE / f"test_{name}.py") for name in ("layers", "training", "storage")),
     )  # fmt: skip
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     assert " passed" in done.stdout

@@ -7,17 +7,15 @@ Nothing in a training pass waits for the device; numbers come back when somebody
 from __future__ import annotations
 
 import importlib
-import logging
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from math import fsum, prod
 from typing import Any
 
 import numpy as np
 
 from ...blob import Blob
-from ...errors import BackendError
 from ..base import (
     ChannelPlan,
     Draw,
@@ -36,7 +34,6 @@ from ..base import (
 )
 from ..numpy import NumPyBackend
 from ..tensor import FLOAT32, NATIVE, Array, Tensor
-from . import cudnn as cudnn_library
 from .activation import ReLU
 from .add import Sum
 from .batch_norm import BatchNorm
@@ -44,7 +41,7 @@ from .blas import Blas
 from .channelwise import PReLU, ScaleShift
 from .concat import Concat
 from .convolution import Convolution
-from .cudnn import Cudnn, CudnnConvolution
+from .cudnn import CudnnConvolution, Engines
 from .device import open_device, probe
 from .dropout import Dropout
 from .graph import GraphRecorder
@@ -61,8 +58,6 @@ from .uploads import Uploads
 from .weighted_sum import WeightedSum
 
 __all__ = ["CudaBackend", "probe"]
-
-log = logging.getLogger("pycaffe_fire")
 
 SQUARES_CHUNK = 65536
 MOST_DOUBTS = 512  # conditions that may wait for somebody to look
@@ -86,9 +81,7 @@ class CudaBackend(NumPyBackend):
         self.uploads = Uploads(self.xp, self.compute)
         self._staging = Staging(self.xp, self.compute, self.host_buffer)
         self.kernels, self.blas = Kernels(self.xp), Blas(self.xp)
-        self._cudnn: Cudnn | None = None  # once it is loaded
-        self._engine = self._load_cudnn("--cudnn") if cudnn else None
-        self._tried_cudnn = cudnn
+        self._engines = Engines(self.compute, cudnn)
         self._reserved = 0
         self._kept: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
         self._doubts: list[tuple[Array, Callable[[], None]]] = []
@@ -103,7 +96,7 @@ class CudaBackend(NumPyBackend):
 
     def describe(self) -> str:
         properties = self.xp.cuda.runtime.getDeviceProperties(self.device)
-        engine = ", cuDNN (never tried on hardware)" if self._engine is not None else ""
+        engine = ", cuDNN (never tried on hardware)" if self._engines.chosen is not None else ""
         return f"cuda, device {self.device}: {_text(properties['name'])}{engine}"
 
     def activate(self) -> None:
@@ -275,36 +268,8 @@ class CudaBackend(NumPyBackend):
 
     # Ops.
 
-    @contextmanager
-    def engine(self, name: str) -> Iterator[None]:
-        before = self._engine
-        if name == "CUDNN":
-            self._engine = self._find_cudnn()
-        elif name == "CAFFE":
-            self._engine = None
-        try:
-            yield
-        finally:
-            self._engine = before
-
-    def _find_cudnn(self) -> Cudnn | None:
-        """For layers that ask for it; the first one hears whether it is there."""
-        if self._tried_cudnn:
-            return self._cudnn
-        self._tried_cudnn = True
-        try:
-            self._load_cudnn("engine: CUDNN")
-            log.info("engine: CUDNN: cuDNN is loaded (never tried on hardware)")
-        except BackendError as error:
-            log.warning("Convolutions run on our own kernels: %s", error)
-        return self._cudnn
-
-    def _load_cudnn(self, asked: str) -> Cudnn:
-        try:
-            self._cudnn = Cudnn(cudnn_library.load(), self.compute)
-        except BackendError as error:
-            raise BackendError(f"{asked}: {error}, or leave out {asked}") from error
-        return self._cudnn
+    def engine(self, name: str) -> AbstractContextManager[None]:
+        return self._engines.choosing(name)
 
     def convolution(
         self, x: Blob, w: Blob, b: Blob | None, y: Blob, window: Window, groups: int,
@@ -312,10 +277,9 @@ class CudaBackend(NumPyBackend):
     ) -> WeightedPlan:  # fmt: skip
         if not Convolution.supports(x, y, window):
             return super().convolution(x, w, b, y, window, groups, relu, transposed)
-        if self._engine is not None:
-            return CudnnConvolution(
-                self, self._engine, x, w, b, y, window, groups, relu, transposed
-            )
+        cudnn = self._engines.chosen
+        if cudnn is not None:
+            return CudnnConvolution(self, cudnn, x, w, b, y, window, groups, relu, transposed)
         return Convolution(self, x, w, b, y, window, groups, relu, transposed)
 
     def inner_product(

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import logging
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +27,8 @@ from .tensor import source
 
 if TYPE_CHECKING:
     from . import CudaBackend
+
+log = logging.getLogger("pycaffe_fire")
 
 FLOAT, NCHW, CROSS_CORRELATION = 0, 0, 1
 TYPES = {FLOAT32: FLOAT, "float16": 2, "bfloat16": 9}
@@ -101,6 +106,47 @@ class Cudnn:
         name = f"GetConvolution{kind}WorkspaceSize"
         self.call(name, self.handle, *descriptors, algorithm, ctypes.byref(size))
         return size.value
+
+
+class Engines:
+    """What plans convolutions now: `chosen` is cuDNN, or None for our own kernels."""
+
+    def __init__(self, stream: Any, everywhere: bool) -> None:
+        self._stream, self._tried = stream, everywhere
+        self._cudnn: Cudnn | None = None  # once it is loaded
+        if everywhere:
+            self._load("--cudnn")
+        self.chosen: Cudnn | None = self._cudnn
+
+    @contextmanager
+    def choosing(self, name: str) -> Iterator[None]:
+        """Follow a layer's `engine` field; other names than these leave it as it is."""
+        before = self.chosen
+        if name == "CUDNN":
+            self.chosen = self._find()
+        elif name == "CAFFE":
+            self.chosen = None
+        try:
+            yield
+        finally:
+            self.chosen = before
+
+    def _find(self) -> Cudnn | None:
+        """For a layer that asks; the first one has the log say whether it is there."""
+        if not self._tried:
+            self._tried = True
+            try:
+                self._load("engine: CUDNN")
+                log.info("engine: CUDNN: cuDNN is loaded (never tried on hardware)")
+            except BackendError as error:
+                log.warning("Convolutions run on our own kernels: %s", error)
+        return self._cudnn
+
+    def _load(self, asked: str) -> None:
+        try:
+            self._cudnn = Cudnn(load(), self._stream)
+        except BackendError as error:
+            raise BackendError(f"{asked}: {error}, or leave out {asked}") from error
 
 
 class Described:

@@ -91,4 +91,5 @@ def install(modules: dict[str, Any]) -> types.ModuleType:
     cupyx.empty_pinned = np.empty  # type: ignore[attr-defined]
     itself = sys.modules[__name__]
     modules["cupy"], modules["cupyx"] = itself, cupyx
+    modules["cupy.cuda"] = cuda  # or an import of it would load the file a second time
     return itself
