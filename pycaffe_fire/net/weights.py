@@ -83,11 +83,12 @@ def _misfits(layer: Layer, arrays: Sequence[Array]) -> Iterator[str]:
 
 
 def _fits(file: tuple[int, ...], net: tuple[int, ...]) -> bool:
-    """Equal shapes; leading ones of legacy 4-D blobs (1 x 1 x N x K) do not count."""
+    """Equal shapes; leading ones of legacy 4-D blobs (1 x 1 x N x K) do not count, nor those of a
+    single number, which Caffe writes without any shape."""
 
     def core(shape: tuple[int, ...]) -> tuple[int, ...]:
-        while len(shape) > 1 and shape[0] == 1:
+        while shape and shape[0] == 1:
             shape = shape[1:]
         return shape
 
-    return file == net or (len(file) == 4 and core(file) == core(net))
+    return file == net or ((len(file) == 4 or file == (1,)) and core(file) == core(net))

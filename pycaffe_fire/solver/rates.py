@@ -62,6 +62,15 @@ def passed_steps(param: Any, iteration: int) -> int:
     return steps
 
 
+def tell_step(param: Any, iteration: int) -> None:
+    """Caffe's line in the log where a stepvalue is reached."""
+    if param.lr_policy != "multistep":
+        return
+    steps = passed_steps(param, iteration)
+    if steps != passed_steps(param, iteration - 1):
+        log.info("MultiStep Status: Iteration %d, step = %d", iteration, steps)
+
+
 @POLICIES.register("poly")
 def poly(param: Any, iteration: int) -> float:
     """min_lr + (base_lr - min_lr) * (1 - iter / max_iter) ^ power"""

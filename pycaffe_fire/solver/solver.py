@@ -43,7 +43,7 @@ from .local_rates import local_rates
 from .loss_scale import loss_scale
 from .nets import FoundNet, find_test_nets, find_train_net, read_param
 from .profile import Profiler
-from .rates import Plateau, learning_rate
+from .rates import Plateau, learning_rate, tell_step
 from .replay import Replay
 from .rules import RULES
 from .snapshots import Carried, Snapshots
@@ -278,6 +278,7 @@ class Solver:
         if self.health.sound(loss, squares):
             loss = self._smooth(loss)
             self.plateau.observe(self.iter, loss)
+            tell_step(self.param, self.iter)
             if replay is None:
                 self.apply_update(squares)
         elif not self._recover(loss):

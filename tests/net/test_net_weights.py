@@ -137,6 +137,21 @@ def test_legacy_4d_shapes(tmp_path: Path) -> None:
     agree(values(other), values(net))
 
 
+@pytest.mark.parametrize("extents", [{}, {"num": 1, "channels": 1, "height": 1, "width": 1}])
+def test_a_single_number_as_caffe_writes_it(tmp_path: Path, extents: dict[str, int]) -> None:
+    """Without a shape, since it has no axes, or in old files as 1 x 1 x 1 x 1."""
+    shared = inputs() + layer("PReLU", "p", "data", extra="prelu_param { channel_shared: true }")
+    net, old = make(shared), schema.NetParameter()
+    old.layer.add(name="p", type="PReLU").blobs.add(data=[0.625], **extents)
+    path = tmp_path / "w.caffemodel"
+    path.write_bytes(old.SerializeToString())
+    net.copy_from(str(path))
+    assert net.params["p"][0].data.shape == () and net.params["p"][0].data == 0.625
+    per_channel = make(inputs() + layer("PReLU", "p", "data"))
+    with pytest.raises(WeightsError, match=r'"p" blob 0: \[1.*in the file, \[3\] in the net'):
+        per_channel.copy_from(str(path))
+
+
 def test_shared_weights_round_trip(tmp_path: Path) -> None:
     named = 'param { name: "w" } param { name: "b" }'
     shared = inputs() + ip("a", "data", 192, named) + ip("b", "a", 192, named)

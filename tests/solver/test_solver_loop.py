@@ -54,6 +54,16 @@ def test_two_runs_are_bit_identical_and_seeds_matter(rows: str) -> None:
     assert not same_bits(weights(first), weights(other))
 
 
+def test_steps_of_the_rate_are_logged_as_by_caffe(rows: str, caplog: Any) -> None:
+    policy = 'base_lr: 0.1 lr_policy: "multistep" gamma: 0.5 stepvalue: 2 stepvalue: 3'
+    solver = make(rows_layer(rows, 8) + body(), policy)
+    with caplog.at_level(logging.INFO, "pycaffe_fire"):
+        caplog.clear()
+        solver.step(5)
+    lines = [r.getMessage() for r in caplog.records if "MultiStep" in r.getMessage()]
+    assert lines == [f"MultiStep Status: Iteration {i}, step = {i - 1}" for i in (2, 3)]
+
+
 def test_losses_fall(rows: str) -> None:
     solver = make(rows_layer(rows, 24) + body())
     seen = events(solver, Trained)
