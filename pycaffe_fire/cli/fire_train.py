@@ -22,7 +22,14 @@ from ..layers.python import allow_python_layers
 from ..net.graph import filter_net
 from ..parallel.communicator import Communicator
 from ..parallel.communicators.wire import WIRES
-from ..parallel.job import check_alike, default_leaves, failing_together, join, ranks_started
+from ..parallel.job import (
+    check_alike,
+    check_names,
+    default_leaves,
+    failing_together,
+    join,
+    ranks_started,
+)
 from ..parallel.launch import run_job
 from ..parallel.monitor import Reporter
 from ..parallel.tree import check_leaves
@@ -231,15 +238,15 @@ def _train(options: argparse.Namespace) -> None:
     for flag, needed, reason in NEEDED:
         if getattr(options, flag) and not getattr(options, needed):
             raise SolverError(f"--{flag.replace('_', '-')} needs {reason}")
+    check_names(options.communicator, options.gradients)
     if options.ranks and ranks_started() == 1:
         _launch(options)
     set_policy(options.bad_records)
     if options.allow_python_layers:
         allow_python_layers()
-    param = read_param(options.solver)
     communicator = join(options.communicator, options.gradients)
     with failing_together(communicator, "fire_train"):
-        _run_rank(options, param, communicator)
+        _run_rank(options, read_param(options.solver), communicator)
 
 
 def _launch(options: argparse.Namespace) -> NoReturn:

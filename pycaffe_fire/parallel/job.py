@@ -17,12 +17,15 @@ from typing import Any
 import numpy as np
 
 from ..errors import FireError, SolverError
+from ..registry import did_you_mean
 from .communicator import Communicator, SerialCommunicator
+from .communicators import COMMUNICATORS
+from .communicators.wire import WIRES
 from .monitor import tell_of_loss
 from .tree import Node
 from .waiting import PeerTimeout
 
-DEFAULT, NCCL = "halving", "nccl"
+DEFAULT, NCCL, AUTO = "halving", "nccl", "auto"
 # Seconds: where many ranks fail alike, the first of them speaks and ends the job before others do.
 GRACE, MOST_GRACES = 1.0, 5
 TRIALS = 3  # per candidate of --communicator auto
@@ -60,15 +63,23 @@ def default_leaves(ranks: int) -> int:
     return 1 << (ranks - 1).bit_length()
 
 
+def check_names(communicator: str, wire: str) -> None:
+    """Refuse names that no rank will know, before any is started."""
+    known = sorted([AUTO, NCCL, *COMMUNICATORS])
+    if communicator and communicator not in known:
+        raise SolverError(
+            f'unknown communicator "{communicator}"{did_you_mean(communicator, known)}; known: '
+            f"{', '.join(known)}"
+        )
+    WIRES[wire]
+
+
 def join(communicator: str = "", wire: str = "float32") -> Communicator:
     """This process's communicator: serial when alone, else one over MPI.
 
     Without a name it is DEFAULT, or on GPUs whatever suits them (see `device.adapted`).
     """
-    from .communicators import COMMUNICATORS
-
-    # Looked up first: a typo is one for a single process, too.
-    kind = COMMUNICATORS[DEFAULT if communicator in ("", NCCL, "auto") else communicator]
+    check_names(communicator, wire)
     started = ranks_started()
     if started == 1:
         return SerialCommunicator()
@@ -87,17 +98,17 @@ def join(communicator: str = "", wire: str = "float32") -> Communicator:
             f"that of the MPI library in use ({library}). Start the ranks with fire_train -n, with "
             f"the mpiexec beside this Python, or with srun --mpi=pmi2 or pmix as the library wants"
         )
-    if communicator == "auto":
-        kind = COMMUNICATORS[_fastest(comm, wire)]
-    joined = kind(comm.Dup(), wire)
-    joined.wanted = "" if communicator == "auto" else communicator
+    if communicator == AUTO:
+        name = _fastest(comm, wire)
+    else:
+        name = DEFAULT if communicator in ("", NCCL) else communicator
+    joined = COMMUNICATORS[name](comm.Dup(), wire)
+    joined.wanted = "" if communicator == AUTO else communicator
     return joined
 
 
 def _fastest(comm: Any, wire: str) -> str:
     """The communicator with the shortest sum, measured now; all ranks choose alike."""
-    from .communicators import COMMUNICATORS
-
     best = {}
     for name in COMMUNICATORS:
         candidate = COMMUNICATORS[name](comm.Dup(), wire)
