@@ -62,6 +62,18 @@ class Parser(PlainParser):
                 self.error(f"unknown flag {name}{did_you_mean(name, known)}")
 
 
+def positive(text: str) -> int:
+    """The type of a flag that takes a whole number, but not 0."""
+    return whole(text, least=1)
+
+
+def whole(text: str, least: int = 0) -> int:
+    """The type of a flag that takes a whole number."""
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f'needs a whole number of at least {least}, got "{text}"')
+    return int(text)
+
+
 def without_flags(arguments: Sequence[str], flags: Sequence[str]) -> list[str]:
     """The arguments less these flags and their values."""
     kept: list[str] = []

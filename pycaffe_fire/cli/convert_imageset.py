@@ -9,6 +9,7 @@ from dataclasses import fields
 
 from ..data.convert import ImageSet
 from ..data.policy import FAIL, SKIP
+from .common import whole
 from .gflags import FlagParser, add_backend, run_tool
 
 COMMANDS = """
@@ -30,7 +31,7 @@ def _parser() -> FlagParser:
     add_backend(parser, "the kind of database")
     for side in ("width", "height"):
         parser.add_argument(
-            f"--resize_{side}", type=int, default=0, metavar="N",
+            f"--resize_{side}", type=whole, default=0, metavar="N",
             help=f"{side} to resize to (default: 0, as it is)",
         )  # fmt: skip
     parser.boolean("check_size", "make sure that all data have the same size")
@@ -39,7 +40,7 @@ def _parser() -> FlagParser:
         "--encode_type", default="", metavar="KIND",
         help="how to encode (png, jpg, ...; default: as the file is); implies --encoded",
     )  # fmt: skip
-    parser.add_argument("--threads", type=int, default=0, metavar="N", help="default: all cores")
+    parser.add_argument("--threads", type=whole, default=0, metavar="N", help="default: all cores")
     parser.add_argument(
         "--policy", choices=(FAIL, SKIP), default=FAIL,
         help="what a picture that cannot be read does (default: fail)",

@@ -17,6 +17,7 @@ from ..defaults import choose_backend
 from ..errors import BackendError, NetError
 from ..net import Net
 from ..registry import did_you_mean
+from .common import positive
 from .gflags import FlagParser, run_tool
 
 COMMANDS = """
@@ -33,7 +34,7 @@ def _parser() -> FlagParser:
     parser.add_argument("net", help="the net, whose TEST phase reads the data")
     parser.add_argument("blobs", help="names of blobs, with commas between them")
     parser.add_argument("databases", help="a database to make for each of them")
-    parser.add_argument("batches", type=int, help="how many batches to run")
+    parser.add_argument("batches", type=positive, help="how many batches to run")
     parser.add_argument("backend", choices=("lmdb", "leveldb"), help="the kind of database")
     parser.add_argument("mode", nargs="?", default="CPU", help="CPU or GPU")
     parser.add_argument("device", nargs="?", default="0", help="which GPU")

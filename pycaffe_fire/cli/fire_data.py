@@ -10,7 +10,7 @@ from pathlib import Path
 from ..data.digits import make_digits
 from ..data.survey import Survey, check, contact_sheet, save_sheet
 from ..errors import DataError
-from .common import Parser, PlainParser
+from .common import Parser, PlainParser, positive, whole
 from .gflags import run_tool
 
 COMMANDS = """
@@ -36,13 +36,15 @@ def _parser() -> Parser:
         "check", usage="fire_data check DB [--classes N]", help="read every record of a database"
     )
     looking.add_argument("database", help="an LMDB or LevelDB")
-    looking.add_argument("--classes", type=int, default=0, help="labels must be below this")
+    looking.add_argument("--classes", type=whole, default=0, help="labels must be below this")
     showing = commands.add_parser(
         "show", usage="fire_data show DB --out PAGE.png [--count N]", help="make a contact sheet"
     )
     showing.add_argument("database", help="an LMDB or LevelDB")
     showing.add_argument("--out", required=True, help="the picture to write (.png or .jpg)")
-    showing.add_argument("--count", type=int, default=100, help="how many records (default: 100)")
+    showing.add_argument(
+        "--count", type=positive, default=100, help="how many records (default: 100)"
+    )
     return parser
 
 
@@ -58,7 +60,7 @@ def _work(options: argparse.Namespace) -> None:
                 f"{found.path}: {len(found.problems):,} of {found.count:,} records cannot be used"
             )
     else:
-        sheet = contact_sheet(options.database, count=max(1, options.count))
+        sheet = contact_sheet(options.database, count=options.count)
         save_sheet(sheet, options.out)
         print(f"{options.out}: {sheet.width} x {sheet.height} pixels")
 

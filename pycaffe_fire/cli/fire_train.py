@@ -47,7 +47,7 @@ from ..solver.large_batch import scale_rate, with_batch
 from ..solver.nets import find_test_nets, find_train_net, with_shuffling, without_data
 from ..solver.shelf import Found, known_states, newest_snapshot
 from ..solver.signals import EFFECTS, SignalRequests
-from .common import Parser, run, without_flags
+from .common import Parser, positive, run, whole, without_flags
 
 log = logging.getLogger("pycaffe_fire")
 
@@ -98,12 +98,12 @@ def _parser() -> Parser:
         help="with --weights: copy what fits and leave out, with a warning, what does not",
     )  # fmt: skip
     flag(
-        "--iterations", type=_positive, metavar="N",
+        "--iterations", type=positive, metavar="N",
         help="train as if max_iter said N (Caffe's train takes this flag, but ignores it)",
     )  # fmt: skip
-    flag("--threads", type=_positive, metavar="N", help="CPU threads (default: all cores)")
+    flag("--threads", type=positive, metavar="N", help="CPU threads (default: all cores)")
     flag(
-        "--leaves", type=_positive, metavar="L",
+        "--leaves", type=positive, metavar="L",
         help="cut the batch into L equal parts, L a power of two, that run side by side; results "
         "depend on L, but not on threads (default: 1, or what the resumed run had)",
     )  # fmt: skip
@@ -163,24 +163,24 @@ def _parser() -> Parser:
 
 def _add_keeping_flags(parser: Parser) -> None:
     flag = parser.add_argument
-    flag("--keep", type=_positive, metavar="N", help="keep the last N snapshots, delete older ones")
+    flag("--keep", type=positive, metavar="N", help="keep the last N snapshots, delete older ones")
     flag(
         "--keep-best", metavar="METRIC",
         help="keep a snapshot PREFIX_best of the best test result. METRIC is an output of a test "
         "net: a loss or error (lowest) or, say, accuracy (highest); min:NAME or max:NAME decide",
     )  # fmt: skip
     flag(
-        "--stop-after", type=_positive, metavar="N",
+        "--stop-after", type=positive, metavar="N",
         help="stop when N tests in a row have not improved --keep-best's METRIC",
     )  # fmt: skip
 
 
 def _add_rank_flags(parser: Parser) -> None:
     flag = parser.add_argument
-    flag("-n", "--ranks", type=_positive, metavar="P", help="start P ranks")
+    flag("-n", "--ranks", type=positive, metavar="P", help="start P ranks")
     flag("--hosts", default="", metavar="NAMES", help="hosts for the ranks, with commas")
     flag(
-        "--restarts", type=_whole, default=0, metavar="N",
+        "--restarts", type=whole, default=0, metavar="N",
         help="if a rank fails, go on up to N times from the newest snapshot with those left",
     )  # fmt: skip
     flag(
@@ -202,27 +202,17 @@ def _add_rank_flags(parser: Parser) -> None:
         help="with --batch: scale the learning rate with the batch, or with its square root",
     )  # fmt: skip
     flag(
-        "--warmup", type=_whole, metavar="N",
+        "--warmup", type=whole, metavar="N",
         help="with --scale-lr: rise to the scaled rate over N iterations (default: 5 %% of all)",
     )  # fmt: skip
 
 
 def _batch(text: str) -> int | str:
-    return text if text == "per-rank" else _positive(text)
-
-
-def _positive(text: str) -> int:
-    return _whole(text, least=1)
-
-
-def _whole(text: str, least: int = 0) -> int:
-    if not text.isdecimal() or int(text) < least:
-        raise argparse.ArgumentTypeError(f'needs a whole number of at least {least}, got "{text}"')
-    return int(text)
+    return text if text == "per-rank" else positive(text)
 
 
 def _image(text: str) -> tuple[int, ...]:
-    shape = tuple(_positive(part) for part in text.split(","))
+    shape = tuple(positive(part) for part in text.split(","))
     if len(shape) != 3:
         raise argparse.ArgumentTypeError(f'needs channels,height,width, got "{text}"')
     return shape

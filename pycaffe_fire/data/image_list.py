@@ -39,14 +39,15 @@ def read_list(path: str | os.PathLike[str]) -> list[Entry]:
             continue
         file_name, _, label = line.rstrip().rpartition(" ")
         try:
-            entries.append(Entry(file_name.rstrip(), int(label)))
+            entry = Entry(file_name.rstrip(), int(label))
         except ValueError:
+            entry = Entry("", 0)
+        if not entry.path or not -(2**31) <= entry.label < 2**31:
             raise DataError(
                 f'{name}:{number}: expected "path label", got {line[:200]!r}; the label is a whole '
-                "number"
-            ) from None
-        if not entries[-1].path or not -(2**31) <= entries[-1].label < 2**31:
-            raise DataError(f'{name}:{number}: expected "path label", got {line[:200]!r}')
+                "number of at most 31 bits"
+            )
+        entries.append(entry)
     if not entries:
         raise DataError(f'{name}: names no pictures; write one "path label" per line')
     return entries

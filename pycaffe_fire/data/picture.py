@@ -79,6 +79,9 @@ def _decode(file: Any, where: str, color: bool, gray: bool, upright: bool) -> Im
     try:
         with Image.open(file) as image:
             kind = _MODES.get(image.mode)
+            if _is_deep(image) and (color or gray):
+                upper = _upper_bytes(image)
+                return upper if gray else upper.convert("RGB")
             if kind is None:
                 raise DataError(f"{where}: pictures of mode {image.mode} are not 8-bit; convert it")
             if gray:
@@ -95,6 +98,16 @@ def _decode(file: Any, where: str, color: bool, gray: bool, upright: bool) -> Im
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         text = str(error).replace(f" {file!r}", "")
         raise DataError(f"{where}: the picture cannot be decoded: {text}") from None
+
+
+def _is_deep(image: Image.Image) -> bool:
+    """Grey in 16 bits; older Pillows read such a PNG as 32-bit numbers."""
+    return image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PNG")
+
+
+def _upper_bytes(image: Image.Image) -> Image.Image:
+    """What OpenCV keeps of 16 bits where it is told the kind of picture it should read."""
+    return Image.fromarray((np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8))
 
 
 def _gray(image: Image.Image) -> Image.Image:

@@ -126,7 +126,8 @@ def test_convert_imageset_errors(golden, capsys):
         return complaint(capsys, convert_imageset, *arguments)
 
     assert "required: ROOTFOLDER/" in says()
-    assert "unrecognized arguments: --grey" in says("--grey", "./", "list.txt", "mine")
+    assert 'unknown flag --grey (did you mean "--gray"?)' in says("--grey", "./", "list.txt", "m")
+    assert 'at least 0, got "-3"' in says("--resize_height=-3", "./", "list.txt", "mine")
     assert "invalid choice: 'sql'" in says("--backend=sql", "./", "list.txt", "mine")
     assert 'needs true or false, got "maybe"' in says("--gray=maybe", "./", "list.txt", "mine")
     assert "no.txt: the list of pictures cannot be read" in says("./", "no.txt", "mine")
@@ -296,6 +297,7 @@ def test_extract_features_errors(trained, capsys):
 
     assert 'no blob "conw" in net.prototxt (did you mean "conv"?)' in says("conw", "f", "1", "lmdb")
     assert "2 blobs, but 1 databases" in says("conv,ip", "f", "1", "lmdb")
+    assert 'at least 1, got "0"' in says("conv", "f", "0", "lmdb")
     assert "cannot run on GPU 0" in says("conv", "f", "1", "lmdb", "GPU", "0")
     assert "raw_lmdb: exists already" in says("conv", "raw_lmdb", "1", "lmdb")
     assert not Path("f").exists()

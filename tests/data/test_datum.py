@@ -109,6 +109,14 @@ def test_bad_pictures():
         decode_image(deep, "k")
 
 
+def test_sixteen_bits_keep_the_upper_eight_where_the_kind_is_forced():
+    """As cv::imread does; a record whose kind is not forced stays deep, which Caffe refuses."""
+    pixels = RNG.integers(0, 1 << 16, (4, 5), dtype=np.uint16)
+    data = encode(pixels, "PNG")
+    assert np.array_equal(decode_image(data, "k", force_gray=True), [pixels >> 8])
+    assert np.array_equal(decode_image(data, "k", force_color=True), [pixels >> 8] * 3)
+
+
 def test_sizes_that_lie():
     message = schema.Datum(channels=3, height=5, width=7, data=b"short")
     with pytest.raises(DataError, match=r"says \(3, 5, 7\) = 105 values but holds 5"):
