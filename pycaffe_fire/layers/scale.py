@@ -49,8 +49,8 @@ class Broadcast(Layer):
     def channelwise(self, bottom: Sequence[Blob], operand: Blob) -> bool:
         """Is there one learned number for each channel?"""
         shape = bottom[0].shape
-        own = len(bottom) == 1 and operand.shape == shape[1:2]
-        return own and self._cut[:2] == (shape[0], shape[1])
+        own = len(bottom) == 1 and len(shape) > 1 and operand.shape == shape[1:2]
+        return own and self._cut[:2] == shape[:2]
 
     def cut(self, array: Any) -> Any:
         return array.reshape(self._cut)

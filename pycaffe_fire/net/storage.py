@@ -44,7 +44,7 @@ def store_top(net: Any, param: Any, index: int, bottom: Sequence[Blob], top: Blo
     backend = top.backend
     if any(param.loss_weight):
         return  # its gradient is the loss scale, which 16 bits may not hold
-    if param.type in MOVED:
+    if param.type in MOVED and bottom:  # without one the layer itself refuses, with a reason
         top.value.store_as(bottom[0].value.kind)
         top.gradient.store_as(bottom[0].gradient.kind)
     elif param.type in ROUNDED and not (param.type == "Pooling" and index):  # that is its mask
