@@ -23,6 +23,11 @@ ZERO, NATIVE, PLAIN, BOTH = 0, 1, 2, 3
 _UNHELD = 2  # references to a plain copy that only its tensor knows (and getrefcount's own)
 
 
+def on_host(array: Array) -> np.ndarray[Any, Any]:
+    """An array in ordinary memory; CuPy's have `get` to bring them there."""
+    return np.asarray(array.get() if hasattr(array, "get") else array)
+
+
 class Layout:
     """How a logical shape lies in memory. This base class is the plain, C-contiguous one.
 

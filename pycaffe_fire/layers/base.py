@@ -66,6 +66,8 @@ class Layer:
         self.followers: list[Layer] = []
         self.leads = False  # does this pass do the followers' work?
         self.fades: dict[int, float] = {}  # running averages with values waiting for `absorb`
+        # What a pass leaves for the next one, by leaf; snapshots take it along. None: nothing ever.
+        self.memory: dict[int, list[Any]] | None = None
         self._planned: list[Layout] = []
 
     # For subclasses to override.

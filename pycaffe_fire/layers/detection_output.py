@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backend.tensor import on_host
 from ..blob import Blob
 from ..errors import DataError
 from .base import Layer, register_layer
@@ -84,7 +85,7 @@ class DetectionOutput(Layer):
             self._save(self._files, num, found)
 
     def _save(self, files: DetectionFiles, num: int, found: Any) -> None:
-        found = found.get() if hasattr(found, "get") else found
+        found = on_host(found)
         for image in range(num):
             try:
                 files.add(found[(found[:, 0] == image) & (found[:, 1] >= 0), 1:].tolist())

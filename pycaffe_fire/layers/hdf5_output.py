@@ -11,6 +11,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from ..backend.tensor import on_host
 from ..blob import Blob
 from .base import Layer, register_layer
 
@@ -47,7 +48,7 @@ class HDF5Output(Layer):
             self._open()
         for name, blob in zip(NAMES, bottom, strict=True):
             shape = (blob.num, blob.channels, blob.height, blob.width)
-            rows = _host(blob.data).reshape(shape)
+            rows = on_host(blob.data).astype(np.float32, copy=False).reshape(shape)
             if name not in self._file:
                 self._file.create_dataset(name, data=rows, maxshape=(None, *shape[1:]))
                 continue
@@ -76,8 +77,3 @@ def _finish(file: Any, partial: str, name: str) -> None:
     with open(partial, "rb") as written:
         os.fsync(written.fileno())
     Path(partial).replace(name)
-
-
-def _host(array: Any) -> np.ndarray[Any, Any]:
-    """The array in ordinary memory (CuPy's have `get`)."""
-    return np.asarray(array.get() if hasattr(array, "get") else array, np.float32)

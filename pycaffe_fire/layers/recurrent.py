@@ -65,7 +65,7 @@ class Recurrent(Layer):
         self.recurrent_index = len(self.blobs)
         self.add_param((rows, self._width), fill)
         self.add_output_params()
-        self._kept: dict[int, list[Any]] = {}
+        self.memory = None if self._exposed else {}
 
     def _check_axes(self, bottom: Sequence[Blob]) -> None:
         x, cont = bottom[0].shape, bottom[1].shape
@@ -114,14 +114,14 @@ class Recurrent(Layer):
         final = self.run(sums, bottom[1].data[..., None], self._initial(bottom), top[0].data)
         for blob, state in zip(top[1:], final, strict=False):
             blob.data[...] = state
-        if not self._exposed:
-            self._kept[self.context.leaf] = final
+        if self.memory is not None:
+            self.memory[self.context.leaf] = final
 
     def _initial(self, bottom: Sequence[Blob]) -> list[Any]:
-        if self._exposed:
+        if self.memory is None:
             return [blob.data[0].copy() for blob in bottom[2 + self._static :]]
         shape = (bottom[0].shape[1], self._width)
-        kept = self._kept.get(self.context.leaf)
+        kept = self.memory.get(self.context.leaf)
         if kept is None or kept[0].shape != shape:
             return [self.xp.zeros(shape, bottom[0].data.dtype) for _ in range(self.states)]
         return kept

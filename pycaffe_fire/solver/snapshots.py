@@ -31,7 +31,7 @@ class Carried(Protocol):
     """Something of a solver's that snapshots take along; filed by name in `Solver.carried`."""
 
     def state(self) -> Any:
-        """What JSON can hold of it."""
+        """What JSON can hold of it; all ranks call this together."""
 
     def restore(self, state: Any) -> None:
         """Go on from what `state` gave."""
@@ -66,6 +66,7 @@ class Snapshots:
         """Write PREFIX_iter_N, or under the name given; both files, or neither. It is there then,
         or an error says why not."""
         solver = self.solver
+        carried = {name: thing.state() for name, thing in solver.carried.items()}
         if solver.communicator.rank:
             return True
         hdf5 = solver.param.snapshot_format == schema.SolverParameter.HDF5
@@ -74,7 +75,7 @@ class Snapshots:
             os.makedirs(os.path.dirname(files.model) or ".", exist_ok=True)
         except OSError as error:
             raise WeightsError(f"{files.model}: its folder cannot be made: {error}") from error
-        self._write(files)
+        self._write(files, carried)
         self.last, self.failure = files.state, None
         kind = "HDF5" if hdf5 else "binary proto"
         solver.tell(Saved(files.model, "weights", kind))
@@ -83,7 +84,7 @@ class Snapshots:
             prune(self._prefix, solver.iter, self.keep)
         return True
 
-    def _write(self, files: Pair) -> None:
+    def _write(self, files: Pair, carried: dict[str, Any]) -> None:
         """Both files take their names when both are complete, the weights first."""
         diffs = self.solver.param.snapshot_diff
         if diffs:
@@ -94,7 +95,7 @@ class Snapshots:
         ):
             self.solver.net.save(os.fspath(new_model), diffs)
             state = self._state(files.model)
-            state.extra = seal(state, self._record(digest(new_model, WeightsError)))
+            state.extra = seal(state, self._record(digest(new_model, WeightsError), carried))
             schema.write_state(new_state, state)
 
     def attempt(self, name: str = "") -> bool:
@@ -156,7 +157,7 @@ class Snapshots:
             for i in range(len(parameters.items))
         ]
 
-    def _record(self, weights: str) -> Recorded:
+    def _record(self, weights: str, carried: dict[str, Any]) -> Recorded:
         solver = self.solver
         return Recorded(
             seed=solver.seed,
@@ -167,7 +168,7 @@ class Snapshots:
             tests=solver.test_steps,
             tested=solver.tested == solver.iter,
             losses=[float(loss) for loss in solver.losses],  # a device may still have them
-            carried={name: thing.state() for name, thing in solver.carried.items()},
+            carried=carried,
         )
 
     def _data(self) -> dict[str, list[int]]:

@@ -41,6 +41,7 @@ from .health import ADVICE, Health
 from .keeping import Best
 from .local_rates import local_rates
 from .loss_scale import loss_scale
+from .memories import Memories
 from .nets import FoundNet, find_test_nets, find_train_net, read_param
 from .profile import Profiler
 from .rates import Plateau, learning_rate, tell_step
@@ -140,6 +141,8 @@ class Solver:
         if self.loss_scale is not None:
             self.carried["loss scale"] = self.loss_scale
         self._replay = Replay(self) if cuda_graph else None
+        if memories := Memories(self.leaves, self.test_nets):
+            self.carried["memories"] = memories
         self.snapshots = Snapshots(self)
         self._ignore_mismatch = ignore_mismatch
         if self.param.weights:

@@ -211,3 +211,30 @@ def test_only_rank_0_writes(folder: Path) -> None:
     solver.communicator.rank = 1
     solver.snapshot()
     assert not os.path.exists("out")
+
+
+STREAM = """
+layer { name: "data" type: "DummyData" top: "data" top: "cont" top: "target" dummy_data_param {
+  shape { dim: 4 dim: 2 dim: 3 } shape { dim: 4 dim: 2 } shape { dim: 4 dim: 2 dim: 5 }
+  data_filler { type: "gaussian" std: 1 } data_filler { type: "constant" value: 1 }
+  data_filler { type: "uniform" min: -1 max: 1 } } }
+layer { name: "lstm" type: "LSTM" bottom: "data" bottom: "cont" top: "lstm"
+  recurrent_param { num_output: 5 weight_filler { type: "uniform" min: -1 max: 1 } } }
+layer { name: "loss" type: "EuclideanLoss" bottom: "lstm" bottom: "target" top: "loss" }
+"""
+
+
+@pytest.mark.parametrize("form", ["BINARYPROTO", "HDF5"])
+def test_hidden_states_go_on(form: str, closing: list[Solver]) -> None:
+    """Sequences never end here, so every pass starts with what the one before left."""
+    text = f"{SGD} {PREFIX} max_iter: 6 snapshot: 3 snapshot_format: {form}"
+    whole = make(STREAM, text)
+    whole.solve()
+    resumed = make(STREAM, text)
+    closing += [whole, resumed]
+    suffix = ".h5" if form == "HDF5" else ""
+    resumed.restore(f"out/run_iter_3.solverstate{suffix}")
+    memory = resumed.net.layers[1].memory
+    assert memory is not None and abs(memory[0][0]).max() > 0
+    resumed.step(3)
+    assert same_bits(weights(whole), weights(resumed))
