@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from ..errors import FireError
 from ..registry import did_you_mean
+from ..version import VERSION
 
 _FLAG = re.compile("-[A-Za-z]")  # not a negative number
 INTERRUPTED = 130  # what shells call a process that Ctrl-C ended
@@ -37,6 +38,7 @@ class Parser(PlainParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         self.add_argument("--debug", action="store_true", help="show a traceback with errors")
+        self.add_argument("--version", action="version", version=f"pycaffe_fire {VERSION}")
 
     def parse(self, arguments: Sequence[str] | None) -> argparse.Namespace:
         given = [self._two_dashes(a) for a in (sys.argv[1:] if arguments is None else arguments)]

@@ -11,13 +11,16 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from pycaffe_fire.backend import random
 from pycaffe_fire.errors import DataError
+
+if TYPE_CHECKING:
+    import h5py  # loaded where a file is opened: few nets need it, and it is slow to load
 
 _KEPT = 2  # files in memory: one in use, and one more while threads cross from file to file
 
@@ -133,6 +136,8 @@ def _read_list(list_file: str) -> list[str]:
 def _open(file: str) -> h5py.File:
     if not os.path.exists(file):
         raise DataError(f"{file}: no such HDF5 file (looked from {os.getcwd()}); check the list")
+    import h5py
+
     try:
         return h5py.File(file, "r", locking="best-effort")
     except OSError as error:
@@ -140,6 +145,8 @@ def _open(file: str) -> h5py.File:
 
 
 def _dataset(content: h5py.File, file: str, name: str) -> h5py.Dataset:
+    import h5py
+
     dataset = content.get(name)
     if not isinstance(dataset, h5py.Dataset):
         known = ", ".join(sorted(content)) or "none"

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
 from ..backend.tensor import on_host
@@ -60,6 +59,8 @@ class HDF5Output(Layer):
 
     def _open(self) -> None:
         partial = f"{self._name}.{os.getpid()}.partial"
+        import h5py  # slow to load, and few nets have this layer
+
         try:
             self._file = h5py.File(partial, "w")
         except OSError as error:

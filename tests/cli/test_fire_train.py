@@ -7,6 +7,7 @@ import re
 import pytest
 from runs import add_dropout, make_run, write_solver
 
+import pycaffe_fire as caffe
 from pycaffe_fire import schema
 from pycaffe_fire.cli.fire_train import main
 
@@ -248,3 +249,10 @@ def test_a_net_without_a_loss_warns(run, capsys):
     (run / "net.prototxt").write_text(net.replace('"SoftmaxWithLoss"', '"Accuracy"'))
     assert train("--iterations", "1") == 0
     assert "has no loss" in capsys.readouterr().err
+
+
+def test_every_command_tells_its_version(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"pycaffe_fire {caffe.__version__}\n"
