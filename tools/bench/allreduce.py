@@ -1,30 +1,41 @@
 """Seconds to sum a gradient over ranks: every communicator and the MPI library's own Allreduce.
 
-mpiexec -n 4 python tools/bench/allreduce.py
-mpiexec -n 8 python tools/bench/allreduce.py --megabytes 30.4 --repeat 10
-python tools/netlab/netlab.py run -- python tools/bench/allreduce.py --only server,tree,halving
+python tools/bench/allreduce.py                   2, 4 and 8 ranks on this machine
+python tools/bench/allreduce.py --hosts 8         on 8 emulated hosts at 1 Gbit/s (needs root)
+mpiexec -n 8 python tools/bench/allreduce.py --only halving ring    or as you start it yourself
+
+The last column is what is wanted; the exit status says whether it was reached.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import socket
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from ranks import run_hosts, run_ranks
 
+from pycaffe_fire.cli.common import without_flags
 from pycaffe_fire.errors import FireError, SolverError
 from pycaffe_fire.parallel.buckets import BUCKET
 from pycaffe_fire.parallel.communicators import COMMUNICATORS, RankCommunicator
+from pycaffe_fire.parallel.communicators.wire import WIRES
+from pycaffe_fire.parallel.job import ranks_started
 from pycaffe_fire.parallel.tree import Node, PartialSums, runs
 
-WHOLE, BUCKETS = "Allreduce, whole", "Allreduce, buckets"
+LIBRARY = "Allreduce"
+WHOLE, BUCKETS = f"{LIBRARY}, whole", f"{LIBRARY}, buckets"
 REFERENCE = "halving"
+RANKS = (2, 4, 8)
+# How many times the reference's time others should take: on one host, and on eight.
+WANTED = {1: {WHOLE: 1.5}, 8: {"server": 5.0, "tree": 2.5, WHOLE: 1.0}}
 Floats = NDArray[np.float32]
 
 
@@ -111,14 +122,20 @@ def measure(comm: Any, sums: dict[str, Sum], size: int, repeat: int) -> dict[str
     return seconds
 
 
-def table(seconds: dict[str, list[float]]) -> list[str]:
-    """Minima and medians, and how often the reference fits into each minimum."""
-    lines = [f"{'ms':<20}{'min':>10}{'median':>10}{f'over {REFERENCE}':>16}"]
+def table(seconds: dict[str, list[float]], wanted: dict[str, float]) -> tuple[list[str], list[str]]:
+    """Minima and medians, how often the reference fits into each minimum; and what falls short."""
+    lines = [f"{'ms':<20}{'min':>10}{'median':>10}{f'over {REFERENCE}':>16}{'wanted':>10}"]
+    short = []
     base = min(seconds.get(REFERENCE, next(iter(seconds.values()))))
     for name, taken in sorted(seconds.items(), key=lambda item: -min(item[1])):
         least, middle = 1e3 * min(taken), 1e3 * statistics.median(taken)
-        lines.append(f"{name:<20}{least:>10.1f}{middle:>10.1f}{least / base / 1e3:>15.2f}x")
-    return lines
+        times = least / base / 1e3
+        least_times = wanted.get(name) if REFERENCE in seconds else None
+        want = f"{least_times:>9.1f}x" if least_times is not None else ""
+        lines.append(f"{name:<20}{least:>10.1f}{middle:>10.1f}{times:>15.2f}x{want}")
+        if least_times is not None and times < least_times:
+            short.append(f"{name} takes {times:.2f} times as long, wanted {least_times:g}")
+    return lines, short
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -127,34 +144,57 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--megabytes", type=float, default=53.5, help="default: GoogLeNet's 53.5")
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--only", metavar="NAMES", help="these contenders, separated by commas")
-    parser.add_argument("--wire", default="float32", help="float32, float16 or bfloat16")
-    options = parser.parse_args(arguments)
+    known = [*COMMUNICATORS, LIBRARY]
+    parser.add_argument("--only", nargs="+", choices=known, default=known, help="contenders")
+    parser.add_argument("--wire", choices=list(WIRES), default="float32")
+    parser.add_argument("--hosts", type=int, metavar="N", help="start this on N emulated hosts")
+    parser.add_argument("--mbit", type=float, default=1000, help="with --hosts: rate of each link")
+    given = sys.argv[1:] if arguments is None else arguments
+    options = parser.parse_args(given)
     try:
-        from mpi4py import MPI
-    except ImportError:
-        print("error: this bench needs mpi4py: pip install pycaffe_fire[mpi]", file=sys.stderr)
+        if ranks_started() == 1:
+            return start(options, given)
+        return run(options)
+    except (FireError, ImportError) as error:
+        print(f"error: {error}", file=sys.stderr)
         return 1
+
+
+def start(options: argparse.Namespace, given: Sequence[str]) -> int:
+    """Be the ranks' launcher, with the arguments we were given."""
+    if options.hosts:
+        flags = without_flags(given, ("--hosts", "--mbit"))
+        return run_hosts(__file__, options.hosts, options.mbit, flags)
+    statuses = [run_ranks(__file__, ranks, given).returncode for ranks in RANKS]
+    return max(statuses)
+
+
+def run(options: argparse.Namespace) -> int:
+    """One rank's part."""
+    from mpi4py import MPI
+
     comm = MPI.COMM_WORLD
     try:
-        sums = contenders(comm, options.wire)
-        if options.only:
-            only = options.only.split(",")
-            sums = {name: run for name, run in sums.items() if name.split(",")[0] in only}
-        if comm.Get_size() < 2 or not sums:
-            raise SolverError("start this with mpiexec -n 2 or more, and at least one contender")
+        sums = {
+            name: run
+            for name, run in contenders(comm, options.wire).items()
+            if name.split(",")[0] in options.only
+        }
         seconds = measure(comm, sums, int(options.megabytes * 1e6 / 4), options.repeat)
     except FireError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         comm.Abort(1)
+    hosts = set(comm.allgather(socket.gethostname()))
+    lines, short = table(seconds, WANTED.get(len(hosts), {}))
     if comm.Get_rank() == 0:
         library = MPI.Get_library_version().splitlines()[0].rstrip("\0")
         print(
-            f"{options.megabytes} MB over {comm.Get_size()} ranks, {os.cpu_count()} cores here; "
+            f"{options.megabytes} MB over {comm.Get_size()} ranks on {len(hosts)} host(s), "
+            f"{os.cpu_count()} cores here; "
             f"{library}"
         )
-        print("\n".join(table(seconds)), flush=True)
-    return 0
+        print("\n".join([*lines, *(f"NOT reached: {text}" for text in short)]), flush=True)
+    return 1 if comm.bcast(bool(short)) else 0
 
 
 if __name__ == "__main__":

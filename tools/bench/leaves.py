@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
+from ranks import run_ranks
 
 from pycaffe_fire import schema
 from pycaffe_fire.backend import available_cores, cpu_backend
@@ -95,7 +93,7 @@ def compare_threads(options: argparse.Namespace) -> bool:
 
 def start_ranks(options: argparse.Namespace) -> bool:
     flags = ["--net", options.net, "--batch", str(options.batch), "--repeat", str(options.repeat)]
-    return not run_ranks(2, 1, ["rank-of-ranks", *flags]).returncode
+    return not run_ranks(__file__, 2, ["rank-of-ranks", *flags]).returncode
 
 
 def compare_ranks(options: argparse.Namespace) -> bool:
@@ -129,21 +127,6 @@ def compare_ranks(options: argparse.Namespace) -> bool:
     return gain >= LEAST_GAIN
 
 
-def run_ranks(ranks: int, threads: int, arguments: list[str]) -> subprocess.CompletedProcess[str]:
-    """This script as the ranks of a job (or alone); the first line of its output is printed."""
-    beside = Path(sys.executable).parent / "mpiexec"
-    mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if not mpiexec:
-        raise SolverError("mpiexec not found: pip install pycaffe_fire[mpi]")
-    crowded = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1", "MPIR_CVAR_POLLS_BEFORE_YIELD": "10"}
-    return subprocess.run(
-        [mpiexec, "-n", str(ranks), sys.executable, __file__, *arguments],
-        env={**os.environ, **crowded, "OMP_NUM_THREADS": str(threads)},
-        text=True,
-        stdout=subprocess.PIPE if arguments[0] == "rank-of-bits" else None,
-    )
-
-
 # Bits.
 
 NET = """
@@ -170,8 +153,8 @@ def compare_bits(options: argparse.Namespace) -> bool:
         draw_images(Path(folder))
         for ranks in RANKS:
             for threads in THREADS:
-                done = run_ranks(ranks, threads, ["rank-of-bits", "--threads", str(threads),
-                                                  "--folder", folder])  # fmt: skip
+                flags = ["rank-of-bits", "--threads", str(threads), "--folder", folder]
+                done = run_ranks(__file__, ranks, flags, threads, capture=True)
                 if done.returncode:
                     raise SolverError(f"the run on {ranks} ranks failed")
                 found[ranks, threads] = done.stdout.split()[-1]

@@ -1,7 +1,8 @@
 """The cost model against real messages: predicted and measured iterations on emulated hosts.
 
-python tools/netlab/netlab.py run --hosts 8 --mbit 1000 -- python tools/bench/scaling.py
-mpiexec -n 2 python tools/bench/scaling.py --compute 0.5
+python tools/bench/scaling.py                     on 8 emulated hosts at 1 Gbit/s (needs root)
+python tools/bench/scaling.py --hosts 4 --mbit 500
+mpiexec -n 2 python tools/bench/scaling.py --compute 0.5    or as you start it yourself
 
 The hosts share this machine's cores, so compute is slept, not done: what is checked is the model of
 the network, of the algorithms and of the overlap. Messages, buckets and sums are those of training.
@@ -15,10 +16,13 @@ import time
 from typing import Any
 
 import numpy as np
+from ranks import run_hosts
 
+from pycaffe_fire.cli.common import without_flags
 from pycaffe_fire.parallel.buckets import Bucket, Exchange
 from pycaffe_fire.parallel.communicators import COMMUNICATORS
 from pycaffe_fire.parallel.cost import ALGORITHMS, Profile, iteration
+from pycaffe_fire.parallel.job import ranks_started
 from pycaffe_fire.parallel.measure import measure_network, measure_sums
 from pycaffe_fire.parallel.tree import Node
 from pycaffe_fire.report.scaling import describe_network
@@ -109,15 +113,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--megabytes", type=float, default=53.5, help="default: GoogLeNet's 53.5")
     parser.add_argument("--compute", type=float, default=1.0, metavar="S", help="per iteration")
     parser.add_argument("--repeat", type=int, default=3)
-    options = parser.parse_args(arguments)
-    try:
-        from mpi4py import MPI
-    except ImportError:
-        print("error: this bench needs mpi4py: pip install pycaffe_fire[mpi]", file=sys.stderr)
-        return 1
-    if MPI.COMM_WORLD.Get_size() < 2:
-        print("error: start this with mpiexec -n 2 or more", file=sys.stderr)
-        return 1
+    parser.add_argument("--hosts", type=int, default=8, metavar="N", help="emulated ones")
+    parser.add_argument("--mbit", type=float, default=1000, help="rate of each host's link")
+    given = sys.argv[1:] if arguments is None else arguments
+    options = parser.parse_args(given)
+    if ranks_started() == 1:
+        flags = without_flags(given, ("--hosts", "--mbit"))
+        return run_hosts(__file__, options.hosts, options.mbit, flags)
+    from mpi4py import MPI
+
     sums = max(MPI.COMM_WORLD.allgather(measure_sums()))
     profile = Profile("made up", options.megabytes * 1e6, options.compute, sum_rate=sums)
     return 0 if check(MPI.COMM_WORLD, profile, options.repeat) else 1

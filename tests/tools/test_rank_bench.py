@@ -1,0 +1,66 @@
+"""The benches of ranks: verdicts, and that they start their ranks by themselves."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BENCH = ROOT / "tools" / "bench"
+
+
+@pytest.fixture
+def allreduce(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(BENCH))
+    return importlib.import_module("allreduce")
+
+
+def test_what_is_wanted_stands_beside_what_was_found(allreduce: Any) -> None:
+    seconds = {"halving": [0.1, 0.2], "server": [0.4, 0.6], allreduce.WHOLE: [0.12]}
+    lines, short = allreduce.table(seconds, allreduce.WANTED[8])
+    assert [line.split()[0] for line in lines[1:]] == ["server", "Allreduce,", "halving"]
+    assert lines[1].split()[-2:] == ["4.00x", "5.0x"]
+    assert short == ["server takes 4.00 times as long, wanted 5"]
+    assert allreduce.table({"ring": [0.1]}, allreduce.WANTED[1])[1] == []
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="several ranks need mpi4py")
+@pytest.mark.parametrize(
+    ("script", "flags", "shown"),
+    [
+        ("allreduce.py", ["--megabytes", "0.1", "--repeat", "1"], "0.1 MB over 8 ranks on 1 host"),
+        ("allreduce.py", ["--only", "nobody"], "invalid choice: 'nobody'"),
+        ("scaling.py", ["--compute", "long"], "invalid float value: 'long'"),
+    ],
+)
+def test_one_command_starts_the_ranks(script: str, flags: list[str], shown: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(BENCH / script), *flags],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert shown in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_large_batch_experiment_is_made_of_flags_that_exist() -> None:
+    spec = importlib.util.spec_from_file_location("run", ROOT / "tools" / "large_batch" / "run.py")
+    assert spec and spec.loader
+    run = importlib.util.module_from_spec(spec)
+    sys.modules["run"] = run  # dataclasses look there
+    try:
+        spec.loader.exec_module(run)
+    finally:
+        del sys.modules["run"]
+    from pycaffe_fire.cli.fire_train import _parser
+
+    for case in run.cases(10):
+        assert run.BETWEEN_TESTS % case.batch == 0
+        parsed = _parser().parse_args(["--solver", "s", "--batch", str(case.batch), *case.flags])
+        assert parsed.batch == case.batch
