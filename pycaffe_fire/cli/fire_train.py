@@ -405,7 +405,7 @@ def _make_solver(
     elif options.weights:
         log.info("Finetuning from %s", options.weights)
         solver.load_weights(options.weights)
-    check_alike(ranks, solver.facts())
+    check_alike(ranks, solver.facts)
     return solver
 
 

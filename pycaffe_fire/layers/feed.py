@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import ClassVar
+
+import numpy as np
 
 from ..backend import available_cores
 from ..backend.random import key
@@ -95,6 +98,19 @@ class Feed(Layer):
             if blob.shape != array.shape:
                 blob.reshape(*array.shape)
             self.backend.upload(blob.value, array)
+
+    def fingerprint(self) -> str:
+        """What tells this data from other data, without reading all of it: how many records there
+        are, and what comes first, in the middle and last."""
+        found = hashlib.sha256()
+        if not getattr(self._source, "varying", False):
+            arrays = [np.zeros((1, *shape), np.float32) for shape in self._source.shapes]
+            for sample in (0, self.records // 2, self.records - 1):
+                with suppress(DataError):  # whoever reads it in earnest will complain
+                    self._source.fill(range(sample, sample + 1), *arrays)
+                for array in arrays:
+                    found.update(array.tobytes())
+        return f"{self.name}: {self.records} records, {found.hexdigest()}"
 
     @property
     def wait_seconds(self) -> float:

@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -154,11 +154,11 @@ def _monitor_speaks(error: BaseException) -> bool:
     return tell_of_loss(rank, host, f"has not answered for {error.seconds:.0f} s", told=False)
 
 
-def check_alike(communicator: Communicator, facts: dict[str, str]) -> None:
+def check_alike(communicator: Communicator, facts: Callable[[], dict[str, str]]) -> None:
     """Refuse to train where ranks differ in anything that must be the same; `facts` are texts."""
     if communicator.size == 1:
         return
-    digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in facts.items()}
+    digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in facts().items()}
     everyone: Sequence[dict[str, str]] = communicator.gather(digests)
     hosts = communicator.gather(socket.gethostname())
     problems = []

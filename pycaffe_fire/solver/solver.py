@@ -459,12 +459,12 @@ class Solver:
         """What all ranks of a job must have in common, as texts to compare."""
         blobs = [p.blob for p in self.net.parameters.items]
         digest = hashlib.sha256(b"".join(blob.value.host.tobytes() for blob in blobs)).hexdigest()
-        feeds = [(n.name, n.records) for n in self.net.layers if isinstance(n, Feed)]
+        feeds = [layer.fingerprint() for layer in self.net.layers if isinstance(layer, Feed)]
         return {
             "the version of pycaffe_fire": VERSION,
             "the solver": schema.to_text(self.param),
             "the net": schema.to_text(self.net.param),
-            "the data": repr(feeds),
+            "the data": "; ".join(feeds),
             "the starting weights": f"{digest} at iteration {self.iter}",
         }
 

@@ -13,10 +13,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("mpi4py", reason="several ranks need mpi4py")
 
+from pycaffe_fire.data.datum import encode_datum
+from pycaffe_fire.data.writer import DatabaseWriter
 from pycaffe_fire.parallel.launch import find_mpiexec
 
 NET = """
@@ -227,3 +230,24 @@ if os.environ.get("PMI_RANK") == "1":
     output, _ = job.communicate(timeout=100)
     assert job.returncode != 0
     assert re.search("the version of pycaffe_fire differs between rank 0 .* and rank 1", output)
+
+
+def test_ranks_that_see_other_records_refuse_to_start(folder: Path) -> None:
+    """As many, with the same names, but not the same: each rank has a folder of its own."""
+    records = [folder / f"host{rank}" for rank in range(2)]
+    for rank, place in enumerate(records):
+        place.mkdir()
+        with DatabaseWriter(place / "lmdb") as writer:
+            for i in range(16):
+                pixels = np.full((3, 6, 6), 7 * i + (rank and i == 8), np.uint8)
+                writer.put(b"%08d" % i, encode_datum(pixels, 1))
+    data = 'layer { name: "data" type: "Data" top: "data" top: "label" data_param { '
+    data += 'source: "lmdb" batch_size: 8 backend: LMDB } }'
+    net = NET % {"extra": ""}
+    write(folder, 4)
+    (folder / "net.prototxt").write_text(data + net[net.index('layer { name: "conv"') :])
+    mover = ["sh", "-c", 'cd host$PMI_RANK && cp ../*.prototxt . && exec "$@"', "sh"]
+    job = start(folder, launcher=[find_mpiexec(), "-n", "2", *mover])
+    output, _ = job.communicate(timeout=100)
+    assert job.returncode != 0
+    assert re.search("the data differs between rank 0 .* and rank 1", output), output
