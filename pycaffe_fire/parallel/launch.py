@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -10,12 +11,14 @@ import sys
 import sysconfig
 import time
 from collections.abc import Callable, Sequence
+from types import FrameType
 
 from ..backend import available_cores
 from ..errors import SolverError
 from .monitor import ADDRESS_VARIABLE, Failure, Monitor
 
 POLL = 0.2  # seconds
+PASSED_ON = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 GRACE = 5.0  # seconds between asking a failed job to end and ending it
 
 
@@ -36,6 +39,7 @@ class Job:
 
     def __init__(self, ranks: int, hosts: Sequence[str], module: str, arguments: Sequence[str]):
         self.ranks, self.hosts = ranks, list(hosts)
+        self.told_to_end = False
         self._monitor = Monitor()
         environment = {**os.environ, ADDRESS_VARIABLE: self._monitor.address}
         if ranks > available_cores():  # more ranks than cores: yield instead of spinning
@@ -50,7 +54,8 @@ class Job:
         )
 
     def wait(self) -> tuple[int, Failure | None]:
-        """The exit status, and the rank that was lost."""
+        """The exit status, and the rank that was lost; signals go on to the ranks meanwhile."""
+        before = {number: signal.signal(number, self._pass_on) for number in PASSED_ON}
         try:
             while self._process.poll() is None:
                 failure = self._monitor.failure()
@@ -60,15 +65,24 @@ class Job:
                     return self._process.returncode or 1, failure
                 time.sleep(POLL)
             return self._process.returncode, self._monitor.failure()
-        except KeyboardInterrupt:
-            self._end(signal.SIGINT)
-            raise
         finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
             self._monitor.close()
 
-    def _end(self, first: int = signal.SIGTERM) -> None:
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        """mpiexec tells all ranks, but SIGHUP would end it: one rank asks for the others, too."""
+        if number == signal.SIGHUP:
+            for pid in self._monitor.local_ranks()[:1]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+        else:
+            self.told_to_end = True
+            self._process.send_signal(number)
+
+    def _end(self) -> None:
         """End the launcher and every process it started."""
-        for number in (first, signal.SIGKILL):
+        for number in (signal.SIGTERM, signal.SIGKILL):
             if self._process.poll() is not None:
                 break
             os.killpg(self._process.pid, number)
@@ -111,7 +125,10 @@ def run_job(
     """
     hosts = list(hosts)
     for attempt in range(restarts + 1):
-        status, failure = Job(ranks, hosts, module, arguments(attempt)).wait()
+        job = Job(ranks, hosts, module, arguments(attempt))
+        status, failure = job.wait()
+        if job.told_to_end:
+            return status
         if failure and not failure.told:
             say(str(failure))
         if status == 0 or attempt == restarts:

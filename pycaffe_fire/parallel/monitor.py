@@ -31,6 +31,7 @@ class Sign:
     doing: str
     when: float
     finished: bool = False
+    pid: int = 0
 
 
 @dataclass
@@ -52,7 +53,7 @@ class Monitor:
     def __init__(self) -> None:
         self.signs: dict[int, Sign] = {}
         self._lost: Failure | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal may come while its own thread holds it
         monitor = self
 
         class Listener(socketserver.StreamRequestHandler):
@@ -81,7 +82,7 @@ class Monitor:
         with self._lock:
             self.signs[rank] = Sign(
                 rank, str(said["host"]), str(said["doing"]), time.monotonic(),
-                bool(said.get("finished")),
+                bool(said.get("finished")), int(str(said["pid"])),
             )  # fmt: skip
 
     def _hear_of_loss(self, said: dict[str, Any]) -> None:
@@ -106,6 +107,13 @@ class Monitor:
                 if not sign.finished and time.monotonic() - sign.when > SILENCE:
                     return Failure(sign, f"has been silent for {SILENCE:.0f} s")
         return None
+
+    def local_ranks(self) -> list[int]:
+        """The processes of the ranks on this host that have spoken."""
+        here = socket.gethostname()
+        with self._lock:
+            alive = [sign for sign in self.signs.values() if not sign.finished]
+            return [sign.pid for sign in alive if sign.host == here]
 
     def close(self) -> None:
         self._server.shutdown()
@@ -139,6 +147,7 @@ class Reporter:
             "host": socket.gethostname(),
             "doing": self._doing(),
             "finished": finished,
+            "pid": os.getpid(),
         }
         self._socket.sendall(json.dumps(said).encode() + b"\n")
 

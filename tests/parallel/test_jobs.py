@@ -166,6 +166,28 @@ def test_a_lost_rank_ends_the_job_and_is_named(folder: Path, number: int) -> Non
     assert not [pid for pid in ranks if Path(f"/proc/{pid}").exists() and not _zombie(pid)]
 
 
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the ranks in /proc")
+@pytest.mark.parametrize("number, snapshots", [(signal.SIGINT, 2), (signal.SIGTERM, 1)])
+def test_signals_go_on_to_the_ranks(folder: Path, number: int, snapshots: int) -> None:
+    """As for one process: SIGHUP takes a snapshot, Ctrl-C stops with one; SIGTERM ends all."""
+    write(folder, 10**7, snapshot=10**7)
+    solver = (folder / "solver.prototxt").read_text()  # nobody reads the log while it runs
+    (folder / "solver.prototxt").write_text(solver.replace("display: 1", "display: 0"))
+    job = start(folder, "-n", "2", "--leaves", "2", "--restarts", "1")
+    wait_for(folder, job, "snap_log.jsonl")
+    time.sleep(2.5)  # by now every rank has told the monitor its process
+    ranks = list(ranks_of(job))
+    job.send_signal(signal.SIGHUP)
+    wait_for(folder, job, "snap_iter_*.solverstate")
+    job.send_signal(number)
+    output, _ = job.communicate(timeout=60)
+    assert (job.returncode == 0) == (number == signal.SIGINT), output
+    assert "starting again" not in output and "fire_train: rank" not in output
+    assert len(list(folder.glob("snap_iter_*.solverstate"))) == snapshots
+    time.sleep(0.5)
+    assert not [pid for pid in ranks if Path(f"/proc/{pid}").exists() and not _zombie(pid)]
+
+
 def _zombie(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
 
