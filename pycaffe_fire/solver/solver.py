@@ -357,7 +357,13 @@ class Solver:
                 squares = self.backend.sum_of_squares(gradients)
             norm = squares**0.5 * scale
             if norm > p.clip_gradients:
-                scale *= p.clip_gradients / norm
+                factor = p.clip_gradients / norm
+                scale *= factor
+                log.info(
+                    "Gradient clipping: scaling down gradients (L2 norm %g > %g) by scale factor "
+                    "%g",
+                    norm, p.clip_gradients, factor,
+                )  # fmt: skip
         scale /= p.iter_size
         flat = parameters.weights, gradients, self.history, self.lr
         rates = self._local_rates(*flat, scale, self.iter) if self._local_rates else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -274,3 +275,17 @@ def test_refusals(rows: str, settings: str, message: str) -> None:
 def test_no_net() -> None:
     with pytest.raises(SolverError, match="exactly one of.*got none"):
         Solver(schema.parse_text(SGD, schema.SolverParameter()))
+
+
+def test_clipping_is_logged_as_in_caffe(tmp_path: Path, caplog: Any) -> None:
+    caplog.set_level(logging.INFO)
+    net = rows_layer(write_rows(tmp_path), 8) + body()
+    solver = make(net, SGD + "clip_gradients: 0.001")
+    solver.step(1)
+    solver.close()
+    told = (
+        r"Gradient clipping: scaling down gradients \(L2 norm (\S+) > 0.001\) by scale factor (\S+)"
+    )
+    line = re.search(told, caplog.text)
+    assert line is not None
+    assert float(line[1]) * float(line[2]) == pytest.approx(0.001, rel=1e-4)
