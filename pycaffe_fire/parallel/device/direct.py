@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # Libraries that could, but only do where a variable says so: Cray's MPICH, MVAPICH2, Intel's.
 SWITCHES = ("MPICH_GPU_SUPPORT_ENABLED", "MV2_USE_CUDA", "I_MPI_OFFLOAD")
-QUERIES = ("MPIX_Query_cuda_support",)  # Open MPI, MPICH from 4.0 on: int f(void)
+QUERY = "MPIX_Query_cuda_support"  # int f(void), of Open MPI and of MPICH from 4.0 on
 
 
 def mpi_reads_devices() -> bool:
@@ -34,7 +34,7 @@ def mpi_reads_devices() -> bool:
         library = ctypes.CDLL(MPI.__file__)
     except (ImportError, RuntimeError, OSError):
         return False
-    return any(hasattr(library, name) and bool(library[name]()) for name in QUERIES)
+    return hasattr(library, QUERY) and bool(library[QUERY]())
 
 
 class Direct(DeviceCommunicator):
