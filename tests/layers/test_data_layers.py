@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -347,12 +348,12 @@ def window_net(transform="", **fields):
 def run_windows(text, passes=6, seed=1):
     net = make_net(text, caffe.TRAIN, seed=seed)
     data, label = [], []
-    for step in range(passes):
-        net.context.step = step
-        net.run_forward()
-        data.append(net.blobs["data"].data.copy())
-        label.append(net.blobs["label"].data.astype(int))
-    net.close()
+    with contextlib.closing(net):
+        for step in range(passes):
+            net.context.step = step
+            net.run_forward()
+            data.append(net.blobs["data"].data.copy())
+            label.append(net.blobs["label"].data.astype(int))
     return np.stack(data), np.stack(label)
 
 
