@@ -30,13 +30,19 @@ def copy_weights(net: Wiring, paths: Iterable[str | PathLike[str]], ignore_misma
     fitting: list[tuple[Blob, Array]] = []
     problems: list[str] = []
     for path in paths:
+        strange = True
         for source in schema.read_weights(path):
             layer = layers.get(source.name)
             if layer is None:
                 log.info("Ignoring source layer %s", source.name)
             elif source.blobs:
+                strange = False
                 fitting += _fitting(layer, source.blobs)
                 problems += [f"{path}: {text}" for text in _misfits(layer, source.blobs)]
+        if strange:
+            log.warning(
+                "%s: nothing is copied: no layer with weights has a name of this net's", path
+            )
     if problems and not ignore_mismatch:
         raise WeightsError("\n  ".join(["these weights do not fit the net:", *problems, REMEDY]))
     if problems:

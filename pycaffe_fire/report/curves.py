@@ -94,7 +94,9 @@ def check_picture(path: str) -> None:
         ) from None
     known = sorted(Figure().canvas.get_supported_filetypes())
     if _ending(path) not in known:
-        raise FireError(f"{path}: the picture's name must end in .png or one of {known}")
+        raise FireError(
+            f"{path}: the picture's name must end in .png or another of: {', '.join(known)}"
+        )
 
 
 def _ending(path: str) -> str:

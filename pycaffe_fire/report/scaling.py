@@ -73,7 +73,9 @@ def check_plot(path: str) -> None:
         raise FireError("--plot needs matplotlib: pip install pycaffe_fire[plot]") from None
     known = sorted(Figure().canvas.get_supported_filetypes())
     if _ending(path) not in known:
-        raise FireError(f"--plot {path}: the file's name must end in .png or one of {known}")
+        raise FireError(
+            f"--plot {path}: the file's name must end in .png or another of: {', '.join(known)}"
+        )
 
 
 def _ending(path: str) -> str:
