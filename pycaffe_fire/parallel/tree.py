@@ -55,6 +55,13 @@ class PartialSums:
             self.add(node)
 
 
+def places(leaves: range) -> list[tuple[int, int]]:
+    """(first, size) of the nodes that a run of leaves merges into."""
+    sums = PartialSums(lambda total, part: None, lambda part: None)
+    sums.extend(Node(leaf, 1, None) for leaf in leaves)
+    return [(node.first, node.size) for node in sums.nodes]
+
+
 def check_leaves(leaves: int) -> None:
     if leaves < 1 or leaves & (leaves - 1):
         raise SolverError(f"the number of leaves must be a power of two, got {leaves}")

@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from pycaffe_fire.parallel import job
 from pycaffe_fire.parallel.communicators import COMMUNICATORS
 from pycaffe_fire.parallel.tree import Node, PartialSums
 
@@ -107,8 +108,11 @@ def run_all_cases() -> None:
     for name in COMMUNICATORS:
         right = run_many(name, comms[8]) and (world.rank > 4 or run_many(name, comms[5]))
         many[name] = all(world.allgather(right))
+    job.TRIAL_ELEMENTS = 1000
+    fastest = [job._fastest(comms[p], "float32") if world.rank < p else "" for p in RANKS]
+    chosen = [sorted(set(names) - {""}) for names in zip(*world.allgather(fastest), strict=True)]
     if world.rank == 0:
-        print(json.dumps({"cases": results, "many": many}))
+        print(json.dumps({"cases": results, "many": many, "chosen": chosen}))
 
 
 # What pytest does.
@@ -177,6 +181,11 @@ def test_16_bits_really_travel(results: dict[str, Any], name: str, wire: str) ->
 @pytest.mark.parametrize("name", list(COMMUNICATORS))
 def test_several_sums_may_be_under_way(results: dict[str, Any], name: str) -> None:
     assert results["many"][name]
+
+
+def test_ranks_agree_on_what_is_fastest(results: dict[str, Any]) -> None:
+    assert len(results["chosen"]) == len(RANKS)
+    assert all(len(names) == 1 and names[0] in COMMUNICATORS for names in results["chosen"])
 
 
 if __name__ == "__main__":

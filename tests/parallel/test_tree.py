@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pycaffe_fire.errors import SolverError
-from pycaffe_fire.parallel.tree import Node, PartialSums, check_leaves, runs
+from pycaffe_fire.parallel.tree import Node, PartialSums, check_leaves, places, runs
 
 RNG = np.random.default_rng(2)
 Array = np.ndarray[Any, Any]
@@ -69,6 +69,7 @@ def test_a_run_keeps_what_it_cannot_merge() -> None:
     for i in range(1, 7):
         part.add(Node(i, 1, np.ones(1)))
     assert [(n.first, n.size) for n in part.nodes] == [(1, 1), (2, 2), (4, 2), (6, 1)]
+    assert places(range(1, 7)) == [(1, 1), (2, 2), (4, 2), (6, 1)]
 
 
 @pytest.mark.parametrize("leaves", [0, -1, 3, 6, 12])

@@ -28,7 +28,7 @@ from pycaffe_fire.parallel.buckets import BUCKET
 from pycaffe_fire.parallel.communicators import COMMUNICATORS, RankCommunicator
 from pycaffe_fire.parallel.communicators.wire import WIRES
 from pycaffe_fire.parallel.job import ranks_started
-from pycaffe_fire.parallel.tree import Node, PartialSums, runs
+from pycaffe_fire.parallel.tree import Node, places, runs
 
 LIBRARY = "Allreduce"
 WHOLE, BUCKETS = f"{LIBRARY}, whole", f"{LIBRARY}, buckets"
@@ -45,12 +45,9 @@ class Gradient:
     def __init__(self, comm: Any, size: int) -> None:
         self.size, ranks = size, comm.Get_size()
         self.leaves = 1 << (ranks - 1).bit_length()
-        own = runs(range(self.leaves), ranks)[comm.Get_rank()]
-        nothing = np.empty(0, np.float32)
-        sums = PartialSums(lambda a, b: None, lambda _: None)
-        sums.extend(Node(leaf, 1, nothing) for leaf in own)
+        own = places(runs(range(self.leaves), ranks)[comm.Get_rank()])
         self._pattern = (np.arange(size, dtype=np.float32) % 97) / 97
-        self.nodes = [Node(n.first, n.size, np.empty(size, np.float32)) for n in sums.nodes]
+        self.nodes = [Node(*place, np.empty(size, np.float32)) for place in own]
 
     def fill(self) -> None:
         for node in self.nodes:
