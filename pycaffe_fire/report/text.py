@@ -29,7 +29,9 @@ def header(run: Started) -> list[str]:
     per_leaf = run.batch // (run.leaves * param.iter_size)
     parts = "1 leaf" if run.leaves == 1 else f"{run.leaves} leaves of {per_leaf}"
     passes = f", {param.iter_size} passes each" if param.iter_size > 1 else ""
-    shares = f", {run.batch / run.ranks:.6g} on each of {run.ranks} ranks" if run.ranks > 1 else ""
+    least, most = (n * run.batch // run.leaves for n in _leaves_each(run))
+    each = f"{least}" if least == most else f"{least} to {most}"
+    shares = f", {each} on each of {run.ranks} ranks" if run.ranks > 1 else ""
     interval, start = warm_up(param)
     warmup = f" (rising from {start:g} over {interval} iterations)" if interval else ""
     return [
@@ -40,6 +42,11 @@ def header(run: Started) -> list[str]:
         f"Seed: {run.seed}",
         *([f"Going on from iteration {run.iteration}"] if run.iteration else []),
     ]
+
+
+def _leaves_each(run: Started) -> tuple[int, int]:
+    """The fewest and the most leaves that a rank has."""
+    return run.leaves // run.ranks, -(-run.leaves // run.ranks)
 
 
 def describe(output: Output) -> str:
