@@ -116,7 +116,8 @@ class DatabaseWriter:
         except DataError:
             raise
         except (OSError, lmdb.Error) as error:
-            raise DataError(f"{self.path}: {what}: {error}") from None
+            reason = getattr(error, "strerror", None) or error
+            raise DataError(f"{self.path}: {what}: {reason}; check folder and space") from None
         except Exception as error:  # plyvel's own, which is there only if plyvel is
             if type(error).__module__.partition(".")[0] != "plyvel":
                 raise

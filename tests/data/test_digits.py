@@ -58,7 +58,7 @@ def test_command_reports_in_one_sentence(tmp_path, capsys):
     assert "digits_train_lmdb: holds 1 records" in error and error.count("\n") == 1
     (tmp_path / "file").write_text("")
     assert fire_data.main(["digits", str(tmp_path / "file")]) == 1
-    assert "cannot be written" in capsys.readouterr().err
+    assert "cannot be written: File exists; check folder" in capsys.readouterr().err
 
 
 def test_help_shows_the_command(capsys):
