@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from math import prod
 from typing import Any
 
@@ -33,8 +33,8 @@ Sample = tuple[NDArray[Any], int]  # a picture ready for crop and mean, and its 
 class PictureSource(ABC):
     """Numbered pictures with labels; `fill` may be called by several threads at once.
 
-    `classes` is the number of labels there are, where that is known. All samples have the shape of
-    the first, unless `varying` is set.
+    `classes` is the number of labels there are, where that is known (see `expect`). All samples
+    have the shape of the first, unless `varying` is set.
     """
 
     varying = False
@@ -44,13 +44,17 @@ class PictureSource(ABC):
     ) -> None:
         self._transform = transformer
         self._order = order
-        self._classes = classes
+        self.expect(classes, ())
         self.bad = BadRecords(policy)
         self._shape: tuple[int, int, int] | None = None
         first = int(order.records(range(1), len(self))[0])
         image, _ = self._sample(first, 0)
         channels, height, width = image.shape
         self._shape = transformer.output_shape((channels, height, width), self.where(first))
+
+    def expect(self, classes: int, ignored: Collection[int]) -> None:
+        """Labels are 0 to classes - 1, or one of the ignored; any other makes a record bad."""
+        self._classes, self._ignored = classes, ignored
 
     @abstractmethod
     def __len__(self) -> int:
@@ -113,7 +117,8 @@ class PictureSource(ABC):
     def _checked(self, record: int, sample: int) -> Sample:
         where = self.where(record)
         image, label = self.read(record)
-        if self._classes and not 0 <= label < self._classes:
+        known = 0 <= label < self._classes or label in self._ignored
+        if self._classes and not known:
             raise DataError(
                 f"{where}: has label {label}, outside the {self._classes} classes (0 to "
                 f"{self._classes - 1}) there are"

@@ -21,16 +21,16 @@ class Accuracy(Layer):
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.accuracy_param
         axis = self.axis(bottom[0], param.axis)
-        self._labels = Labels(self, bottom[0], bottom[1], axis)
-        if param.top_k > self._labels.classes:
-            self.fail(f"top_k {param.top_k} exceeds the number of classes {self._labels.classes}")
+        self.labels = Labels(self, bottom[0], bottom[1], axis, ignore=ignore_label(param))
+        if param.top_k > self.labels.classes:
+            self.fail(f"top_k {param.top_k} exceeds the number of classes {self.labels.classes}")
         top[0].reshape()
         if len(top) > 1:
-            top[1].reshape(self._labels.classes)
+            top[1].reshape(self.labels.classes)
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        xp, read, param = self.xp, self._labels, self.param.accuracy_param
-        labels, valid = read.read(ignore_label(param))
+        xp, read, param = self.xp, self.labels, self.param.accuracy_param
+        labels, valid = read.read()
         scores = bottom[0].data.reshape(read.outer, read.classes, read.inner)
         own = xp.take_along_axis(scores, labels[:, None, :], axis=1)
         better = (scores >= own).sum(axis=1) - 1  # the label's own score is among them

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import ClassVar
 
@@ -84,6 +84,13 @@ class Feed(Layer):
         self._source = source
         self._loader = Loader(source, schedule, size, depth, threads, self.backend.host_buffer)
         self._visits = visits(0, ctx.own_leaves, ctx.iter_size)
+
+    def expect_labels(self, classes: int, ignored: Collection[int]) -> None:
+        """The net above knows the labels 0 to classes - 1 and ignores others: a record with any
+        other is named, or skipped, before it gets there."""
+        told = self.param.transform_param.num_labels  # whoever says so knows best
+        if isinstance(self._source, PictureSource) and not told:
+            self._source.expect(classes, ignored)
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         ctx = self.context

@@ -17,12 +17,12 @@ class HingeLoss(Loss):
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().reshape(bottom, top)
-        self._labels = Labels(self, bottom[0], bottom[1], axis=1, flat=True)
+        self.labels = Labels(self, bottom[0], bottom[1], axis=1, flat=True)
         self._squared = self.param.hinge_loss_param.norm == schema.HingeLossParameter.L2
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        read = self._labels
-        self._classes, _ = read.read(None)
+        read = self.labels
+        self._classes, _ = read.read()
         x = bottom[0].data.reshape(read.outer, read.classes)
         self._margins = self.xp.maximum(1 + self._flipped(x), 0)
         losses = self._margins * self._margins if self._squared else self._margins
@@ -41,5 +41,5 @@ class HingeLoss(Loss):
         self.check_propagation(propagate_down)
         if propagate_down[0]:
             slope = 2 * self._margins if self._squared else self.xp.sign(self._margins)
-            scale = top[0].diff / max(1, self._labels.outer)
+            scale = top[0].diff / max(1, self.labels.outer)
             bottom[0].diff[...] = (self._flipped(slope) * scale).reshape(bottom[0].shape)

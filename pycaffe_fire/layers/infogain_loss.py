@@ -38,9 +38,10 @@ class InfogainLoss(Loss):
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().reshape(bottom, top)
         self._axis = self.axis(bottom[0], self.param.infogain_loss_param.axis)
-        self._labels = Labels(self, bottom[0], bottom[1], self._axis)
+        ignore = ignore_label(self.param.loss_param)
+        self.labels = Labels(self, bottom[0], bottom[1], self._axis, ignore=ignore)
         self._mode = normalization_mode(self.param.loss_param)
-        classes = self._labels.classes
+        classes = self.labels.classes
         count = bottom[2].count if len(bottom) > 2 else self._stored.size
         if count != classes * classes:
             self.fail(f"the infogain matrix must be {classes} x {classes}, got {count} numbers")
@@ -48,11 +49,11 @@ class InfogainLoss(Loss):
             top[1].reshape_like(bottom[0])
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        xp, read, x = self.xp, self._labels, bottom[0].data
+        xp, read, x = self.xp, self.labels, bottom[0].data
         prob = self.backend.softmax(x, self._axis)
         if len(top) > 1:
             top[1].data[...] = prob
-        labels, valid = read.read(ignore_label(self.param.loss_param))
+        labels, valid = read.read()
         matrix = bottom[2].data if len(bottom) > 2 else self._stored
         rows = matrix.reshape(read.classes, read.classes).astype(x.dtype)[labels]
         self._gains = xp.where(valid[:, :, None], rows, 0).transpose(0, 2, 1)

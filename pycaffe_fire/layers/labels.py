@@ -15,16 +15,18 @@ LOG_THRESHOLD = 1e-20  # probabilities below it count as this much
 
 
 class Labels:
-    """Integer labels of a (outer, classes, inner) score array, read for one pass."""
+    """Integer labels of a (outer, classes, inner) score array. A layer keeps them as `labels`."""
 
     def __init__(
-        self, layer: Layer, scores: Blob, labels: Blob, axis: int, flat: bool = False
-    ) -> None:
-        """`flat`: everything from `axis` on counts as classes (the older losses read it so)."""
+        self, layer: Layer, scores: Blob, labels: Blob, axis: int, flat: bool = False,
+        ignore: int | None = None,
+    ) -> None:  # fmt: skip
+        """`flat`: everything from `axis` on counts as classes (the older losses read it so);
+        `ignore` is a label that does not count."""
         shape = (*scores.shape[:axis], prod(scores.shape[axis:])) if flat else scores.shape
         self.classes = shape[axis]
         self.outer, self.inner = prod(shape[:axis]), prod(shape[axis + 1 :])
-        self._layer, self._blob = layer, labels
+        self._layer, self.blob, self.ignore = layer, labels, ignore
         if labels.count != self.outer * self.inner:
             layer.fail(
                 f'needs one label per prediction: scores "{scores.name}" {list(shape)} with '
@@ -32,27 +34,27 @@ class Labels:
                 f"{list(labels.shape)} has {labels.count}"
             )
 
-    def read(self, ignore: int | None) -> tuple[Any, Any]:
+    def read(self) -> tuple[Any, Any]:
         """(labels, valid) of shape (outer, inner); ignored ones are read as class 0, not valid."""
         xp = self._layer.xp
-        given = self._blob.data.reshape(self.outer, self.inner)
+        given = self.blob.data.reshape(self.outer, self.inner)
         require = self._layer.backend.require
         require(xp.isfinite(given).all(), self._refuse_nan)
         labels = given.astype(np.int64)
-        valid = xp.ones(labels.shape, bool) if ignore is None else labels != ignore
+        valid = xp.ones(labels.shape, bool) if self.ignore is None else labels != self.ignore
         bad = valid & ((labels < 0) | (labels >= self.classes))
         require(~bad.any(), lambda: self._refuse(labels, bad))
         return xp.where(valid & ~bad, labels, 0), valid
 
     def _refuse_nan(self) -> NoReturn:
-        self._layer.fail(f'blob "{self._blob.name}" holds labels that are not numbers')
+        self._layer.fail(f'blob "{self.blob.name}" holds labels that are not numbers')
 
     def _refuse(self, labels: Any, bad: Any) -> NoReturn:
         outer, inner = (int(i[0]) for i in self._layer.xp.nonzero(bad))
         place = f", position {inner}" if self.inner > 1 else ""
         self._layer.fail(
             f"label {int(labels[outer, inner])} of sample {outer}{place} in blob "
-            f'"{self._blob.name}" is not a class: there are {self.classes} (0 to '
+            f'"{self.blob.name}" is not a class: there are {self.classes} (0 to '
             f"{self.classes - 1}); correct it, or the layer that makes the scores (fire_data check "
             f"DATABASE --classes {self.classes} lists such records)"
         )

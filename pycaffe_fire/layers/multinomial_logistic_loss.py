@@ -15,11 +15,11 @@ class MultinomialLogisticLoss(Loss):
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().reshape(bottom, top)
-        self._labels = Labels(self, bottom[0], bottom[1], axis=1, flat=True)
+        self.labels = Labels(self, bottom[0], bottom[1], axis=1, flat=True)
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        xp, read = self.xp, self._labels
-        self._classes, _ = read.read(None)
+        xp, read = self.xp, self.labels
+        self._classes, _ = read.read()
         p = bottom[0].data.reshape(read.outer, read.classes)
         self._picked = xp.maximum(xp.take_along_axis(p, self._classes, axis=1), LOG_THRESHOLD)
         top[0].data[...] = -xp.log(self._picked).sum() / max(1, read.outer)
@@ -29,7 +29,7 @@ class MultinomialLogisticLoss(Loss):
     ) -> None:
         self.check_propagation(propagate_down)
         if propagate_down[0]:
-            dx, read = bottom[0].diff, self._labels
+            dx, read = bottom[0].diff, self.labels
             dx[...] = 0
             scale = -top[0].diff / max(1, read.outer)
             rows = dx.reshape(read.outer, read.classes)

@@ -31,15 +31,16 @@ class SoftmaxWithLoss(Loss):
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().reshape(bottom, top)
         self._axis = self.axis(bottom[0], self.param.softmax_param.axis, "softmax_param.axis")
-        self._labels = Labels(self, bottom[0], bottom[1], self._axis)
+        ignore = ignore_label(self.param.loss_param)
+        self.labels = Labels(self, bottom[0], bottom[1], self._axis, ignore=ignore)
         self._mode = normalization_mode(self.param.loss_param)
         if len(top) > 1:
             top[1].reshape_like(bottom[0])
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        xp, read = self.xp, self._labels
+        xp, read = self.xp, self.labels
         self._prob = self.backend.softmax(bottom[0].data, self._axis)
-        self._classes, self._valid = read.read(ignore_label(self.param.loss_param))
+        self._classes, self._valid = read.read()
         prob = self._prob.reshape(read.outer, read.classes, read.inner)
         picked = xp.take_along_axis(prob, self._classes[:, None, :], axis=1)[:, 0, :]
         losses = -xp.log(xp.maximum(picked, TINY))
@@ -60,7 +61,7 @@ class SoftmaxWithLoss(Loss):
         self.check_propagation(propagate_down)
         if not propagate_down[0]:
             return
-        xp, read = self.xp, self._labels
+        xp, read = self.xp, self.labels
         grad = self._prob.reshape(read.outer, read.classes, read.inner).copy()
         at = self._classes[:, None, :]
         picked = xp.take_along_axis(grad, at, axis=1)

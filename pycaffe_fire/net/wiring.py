@@ -14,6 +14,7 @@ from ..errors import DataError, FireError, LayerError, NetError
 from ..layers import LAYERS, Context, Layer
 from . import narrate
 from .graph import filter_net, fusions, insert_splits
+from .label_ranges import tell_label_ranges
 from .parameters import Parameter, Parameters
 from .storage import store_top
 
@@ -58,6 +59,7 @@ class Wiring:
             self._add_layer(index, lent)
             narrate.layer(self, index)
         self.outputs = sorted(self._available)  # Caffe's order
+        tell_label_ranges(self.layers, self.bottoms, self.tops)
         self._prune_backward()
         self.unwritten = self._find_unwritten()
         narrate.end(self)

@@ -14,6 +14,7 @@ from PIL import Image
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
 from pycaffe_fire.data.picture import read_image
+from pycaffe_fire.data.policy import set_policy
 from pycaffe_fire.data.resize import resize
 from pycaffe_fire.data.windows import Window, cut_window
 from pycaffe_fire.errors import DataError, LayerError, NetError
@@ -458,3 +459,41 @@ def test_window_outside_of_its_picture(windows):
     path.write_text(path.read_text().replace("2 0.9 0 3 12 18", "2 0.9 0 3 12 44"))
     with pytest.raises(DataError, match=r'layer "w".*1.png: window 0 3 12 44 lies outside'):
         run_windows(window_net(fg_fraction=1))
+
+
+# Labels that the net above does not know.
+
+HEAD = """
+layer {{ name: "ip" type: "InnerProduct" bottom: "data" top: "ip"
+        inner_product_param {{ num_output: 3 weight_filler {{ type: "xavier" }} }} }}
+layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" {loss} }}
+layer {{ name: "acc" type: "Accuracy" bottom: "ip" bottom: "label" top: "acc" {accuracy} }}
+"""
+
+
+def test_a_label_that_no_class_has_is_named_with_its_record(pictures):
+    net = make_net(image_net(transform="crop_size: 9") + HEAD.format(loss="", accuracy=""))
+    with contextlib.closing(net), pytest.raises(DataError, match="03.jpg: has label 3, outside"):
+        for _ in range(3):
+            net.forward()
+
+
+def test_such_records_are_skipped_where_that_is_asked_for(pictures):
+    set_policy("skip")
+    try:
+        net = make_net(image_net(transform="crop_size: 9") + HEAD.format(loss="", accuracy=""))
+    finally:
+        set_policy("fail")
+    with contextlib.closing(net):
+        labels = [net.forward(["label"])["label"].copy() for _ in range(3)]
+        assert np.max(labels) < 3 and net.layers[0].skipped > 0
+
+
+def test_labels_that_are_ignored_are_no_mistake(pictures):
+    head = HEAD.format(
+        loss="loss_param { ignore_label: 3 }", accuracy="accuracy_param { ignore_label: 3 }"
+    )
+    net = make_net(image_net(transform="crop_size: 9") + head)
+    with contextlib.closing(net):
+        labels = [net.forward(["label"])["label"].copy() for _ in range(2)]
+    assert 3 in np.array(labels)
