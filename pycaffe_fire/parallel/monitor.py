@@ -174,6 +174,8 @@ def tell_of_loss(rank: int, host: str, how: str, told: bool) -> bool:
         name, port = address.rsplit(":", 1)
         with _connect(name, int(port)) as connection:
             connection.sendall(json.dumps(said).encode() + b"\n")
+            connection.shutdown(socket.SHUT_WR)
+            connection.recv(1)  # hangs up when it has heard: others may die from now on
     except OSError:
         return False
     return True
