@@ -73,19 +73,20 @@ class FireNet:
 
     def _split_steps(self) -> None:
         """Note when the solver's own iteration passes from one phase to the next."""
-        forward, update = self.net.run_forward, self.solver.apply_update
+        forward, gradients = self.net.run_forward, self.solver.compute_gradients
 
         def timed_forward() -> float:
             loss = forward()
             self._watch.lap("forward")
             return loss
 
-        def timed_update() -> None:
+        def timed_gradients(collect: bool) -> tuple[float, list[Any]]:
+            found = gradients(collect)
             self._watch.lap("backward")
-            update()
+            return found
 
         vars(self.net)["run_forward"] = timed_forward
-        vars(self.solver)["apply_update"] = timed_update
+        vars(self.solver)["compute_gradients"] = timed_gradients
 
     def step(self, watch: Stopwatch) -> None:
         self._watch = watch
