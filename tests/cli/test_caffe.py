@@ -12,7 +12,7 @@ from runs import GOLDEN, make_run, write_solver
 
 from pycaffe_fire import schema
 from pycaffe_fire.backend import cpu_backend
-from pycaffe_fire.cli import caffe, fire_train
+from pycaffe_fire.cli import caffe, fire_train, train_flags
 from pycaffe_fire.net import Net
 from pycaffe_fire.net.timing import time_net
 
@@ -59,7 +59,7 @@ def test_train_passes_caffes_flags_on(folder: Path, monkeypatch: pytest.MonkeyPa
             + ["-stage=a,b", "--sigint_effect=none", "-iterations", "7"]
         )
     assert ended.value.code == 3
-    options = fire_train._parser().parse(seen[0])
+    options = train_flags.parser().parse(seen[0])
     assert (options.solver, options.snapshot, options.gpu, options.ranks) == ("s", "x", "0,1", 2)
     assert (options.level, options.stage, options.sigint_effect) == (2, "a,b", "none")
     assert options.sighup_effect == "snapshot" and options.log and options.iterations is None

@@ -58,9 +58,9 @@ def test_the_large_batch_experiment_is_made_of_flags_that_exist() -> None:
         spec.loader.exec_module(run)
     finally:
         del sys.modules["run"]
-    from pycaffe_fire.cli.fire_train import _parser
+    from pycaffe_fire.cli.train_flags import parser
 
     for case in run.cases(10):
         assert run.BETWEEN_TESTS % case.batch == 0
-        parsed = _parser().parse_args(["--solver", "s", "--batch", str(case.batch), *case.flags])
+        parsed = parser().parse_args(["--solver", "s", "--batch", str(case.batch), *case.flags])
         assert parsed.batch == case.batch

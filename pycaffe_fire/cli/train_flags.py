@@ -1,0 +1,183 @@
+"""The flags of fire_train."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from ..errors import SolverError
+from ..parallel.communicators.wire import WIRES
+from ..solver.health import POLICIES
+from ..solver.signals import EFFECTS
+from .common import Parser, positive, whole
+
+COMMANDS = """
+  fire_train --solver models/lenet/solver.prototxt                  all cores of this machine
+  fire_train --solver models/lenet/solver.prototxt --threads 4      four threads
+  fire_train --solver models/lenet/solver.prototxt --gpu 0          the first GPU
+  fire_train --solver models/lenet/solver.prototxt --leaves 4       the batch in 4 parts at once;
+                                                                    same bits on any machine
+  fire_train --solver models/lenet/solver.prototxt --snapshot runs/lenet/lenet_iter_500.solverstate
+                                                                    go on where a run stopped
+  fire_train --solver models/lenet/solver.prototxt --snapshot auto --keep 3 --keep-best accuracy
+                                                                    go on from the newest snapshot,
+                                                                    keep three and the best one
+  fire_train --solver models/lenet/solver.prototxt --weights old.caffemodel
+                                                                    fine-tune: start from weights
+  fire_train --solver models/googlenet/solver.prototxt --synthetic  try a net without its data
+  fire_train -n 4 --solver models/lenet/solver.prototxt             four ranks on this machine
+  fire_train -n 8 --hosts a,b --restarts 3 --solver ...             eight on two hosts; where one
+                                                                    fails, on with the others
+  mpiexec -n 8 fire_train --solver ...   srun fire_train --solver ...   as your cluster does it
+"""
+
+# Flags that mean something only beside another one, with what to say where that is missing.
+NEEDED = (
+    ("stop_after", "keep_best", "--keep-best METRIC: which output is to improve?"),
+    ("scale_lr", "batch", "--batch: the rate is scaled with the batch"),
+    ("warmup", "scale_lr", "--scale-lr: to which rate should it rise?"),
+    ("hosts", "ranks", "-n RANKS; where mpiexec or srun starts them, tell it the hosts"),
+    ("restarts", "ranks", "-n RANKS: only what starts the ranks can start them again"),
+)
+
+
+def parser() -> Parser:
+    made = Parser("fire_train", COMMANDS)
+    flag = made.add_argument
+    flag("--solver", metavar="FILE", required=True, help="the solver prototxt")
+    flag(
+        "--snapshot", metavar="FILE",
+        help="resume from this .solverstate; auto: from the newest complete one, if there is any",
+    )  # fmt: skip
+    flag(
+        "--weights", metavar="FILES",
+        help="fine-tune: copy weights by layer name from these .caffemodels, separated by commas",
+    )  # fmt: skip
+    flag(
+        "--ignore-mismatch", action="store_true",
+        help="with --weights: copy what fits and leave out, with a warning, what does not",
+    )  # fmt: skip
+    flag(
+        "--iterations", type=positive, metavar="N",
+        help="train as if max_iter said N (Caffe's train takes this flag, but ignores it)",
+    )  # fmt: skip
+    flag("--threads", type=positive, metavar="N", help="CPU threads (default: all cores)")
+    flag(
+        "--leaves", type=positive, metavar="L",
+        help="cut the batch into L equal parts, L a power of two, that run side by side; results "
+        "depend on L, but not on threads (default: 1, or what the resumed run had)",
+    )  # fmt: skip
+    flag(
+        "--gpu", metavar="ID",
+        help="a GPU's number; several (0,2) or all, one for each process on this host; auto: a GPU "
+        "if one works, else the CPU (default: what solver_mode says, as auto)",
+    )  # fmt: skip
+    flag(
+        "--cudnn", action="store_true",
+        help="convolutions by cuDNN instead of our own; never tried on hardware",
+    )  # fmt: skip
+    flag(
+        "--cuda-graph", action="store_true",
+        help="record an iteration on the GPU and replay it; never tried on hardware",
+    )  # fmt: skip
+    flag("--level", type=int, default=0, metavar="N", help="the net state's level")
+    flag("--stage", default="", metavar="NAMES", help="the net state's stages, with commas")
+    for name, effect in (("sigint", "stop"), ("sighup", "snapshot")):
+        flag(
+            f"--{name}_effect", choices=list(EFFECTS), default=effect,
+            help=f"what {name.upper()} does (default: {effect}); to stop leaves a snapshot",
+        )  # fmt: skip
+    flag(
+        "--synthetic", nargs="?", const=(), type=_image, metavar="C,H,W",
+        help="made-up data in place of the data layers; C,H,W where they have no crop_size",
+    )  # fmt: skip
+    flag("--shuffle", action="store_true", help="read the training data in a new order every epoch")
+    flag(
+        "--bad-records", choices=["fail", "skip"], default="fail",
+        help="what a record that cannot be used does: end the run (default), or be skipped",
+    )  # fmt: skip
+    flag(
+        "--allow-python-layers", action="store_true",
+        help="import the modules that the net's Python layers name: they run as code of yours",
+    )  # fmt: skip
+    flag(
+        "--on-nan", choices=list(POLICIES), default="stop",
+        help="what NaN or infinity in the loss or gradients does: end the run (default); skip the "
+        "iteration; roll back to the last snapshot and go on with half the rate",
+    )  # fmt: skip
+    flag("--log", action="store_true", help="Caffe's log lines on a terminal, too")
+    flag(
+        "--tensorboard", metavar="DIR",
+        help="write event files for TensorBoard to this folder (a JSON log is always written: "
+        "PREFIX_log.jsonl beside the snapshots; see fire_plot)",
+    )  # fmt: skip
+    flag(
+        "--summary", action="store_true",
+        help="show the net's layers, shapes, parameters, memory and GFLOPs, and train nothing",
+    )  # fmt: skip
+    flag("--times", action="store_true", help="with every display: where time went, on each rank")
+    _add_keeping_flags(flag)
+    _add_rank_flags(flag)
+    return made
+
+
+def check_company(options: argparse.Namespace) -> None:
+    """Refuse flags that mean nothing without another one."""
+    for flag, needed, reason in NEEDED:
+        if getattr(options, flag) and not getattr(options, needed):
+            raise SolverError(f"--{flag.replace('_', '-')} needs {reason}")
+
+
+def _add_keeping_flags(flag: Callable[..., object]) -> None:
+    flag("--keep", type=positive, metavar="N", help="keep the last N snapshots, delete older ones")
+    flag(
+        "--keep-best", metavar="METRIC",
+        help="keep a snapshot PREFIX_best of the best test result. METRIC is an output of a test "
+        "net: a loss or error (lowest) or, say, accuracy (highest); min:NAME or max:NAME decide",
+    )  # fmt: skip
+    flag(
+        "--stop-after", type=positive, metavar="N",
+        help="stop when N tests in a row have not improved --keep-best's METRIC",
+    )  # fmt: skip
+
+
+def _add_rank_flags(flag: Callable[..., object]) -> None:
+    flag("-n", "--ranks", type=positive, metavar="P", help="start P ranks")
+    flag("--hosts", default="", metavar="NAMES", help="hosts for the ranks, with commas")
+    flag(
+        "--restarts", type=whole, default=0, metavar="N",
+        help="if a rank fails, go on up to N times from the newest snapshot with those left",
+    )  # fmt: skip
+    flag(
+        "--communicator", default="", metavar="NAME",
+        help="how ranks sum gradients: halving (default), tree, server, ring, mpi; auto measures; "
+        "nccl (default where each rank has a GPU). The first three give the same bits on any "
+        "number of ranks",
+    )  # fmt: skip
+    flag(
+        "--gradients", choices=list(WIRES), default="float32",
+        help="gradients on the wire (default: float32)",
+    )  # fmt: skip
+    flag(
+        "--batch", type=_batch, metavar="SIZE",
+        help="the global batch instead of the prototxt's; per-rank: the prototxt's, times ranks",
+    )  # fmt: skip
+    flag(
+        "--scale-lr", choices=["linear", "sqrt"],
+        help="with --batch: scale the learning rate with the batch, or with its square root",
+    )  # fmt: skip
+    flag(
+        "--warmup", type=whole, metavar="N",
+        help="with --scale-lr: rise to the scaled rate over N iterations (default: 5 %% of all)",
+    )  # fmt: skip
+
+
+def _batch(text: str) -> int | str:
+    return text if text == "per-rank" else positive(text)
+
+
+def _image(text: str) -> tuple[int, ...]:
+    shape = tuple(positive(part) for part in text.split(","))
+    if len(shape) != 3:
+        raise argparse.ArgumentTypeError(f'needs channels,height,width, got "{text}"')
+    return shape
