@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -64,3 +66,11 @@ def test_the_large_batch_experiment_is_made_of_flags_that_exist() -> None:
         assert run.BETWEEN_TESTS % case.batch == 0
         parsed = parser().parse_args(["--solver", "s", "--batch", str(case.batch), *case.flags])
         assert parsed.batch == case.batch
+
+
+def test_the_recorded_experiment_shows_what_it_claims() -> None:
+    found = json.loads((ROOT / "tools" / "large_batch" / "results.json").read_text())
+    last = {name: fmean(run[-1] for run in runs) for name, runs in found.items()}
+    assert len(found["batch 64"]) == len(found["batch 1024, rate x 16"]) == 3
+    assert last["batch 1024, rate x 16"] == pytest.approx(last["batch 64"], abs=0.002)
+    assert last["batch 1024, same rate"] < last["batch 64"] - 0.1
