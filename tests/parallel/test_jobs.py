@@ -144,7 +144,7 @@ def wait_for(folder: Path, job: subprocess.Popen[str], pattern: str) -> None:
     deadline = time.monotonic() + 120
     while not list(folder.glob(pattern)):
         assert job.poll() is None and time.monotonic() < deadline
-        time.sleep(0.1)
+        time.sleep(0.02)
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the ranks in /proc")
