@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -187,7 +188,15 @@ def test_nets_outlive_their_solver() -> None:
     assert net.params["ip"][0].diff.any()
 
 
-def test_ctrl_c_stops_between_iterations_and_training_goes_on() -> None:
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """SIGINT as Python has it; in a background job of a shell it would be ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_stops_between_iterations_and_training_goes_on(ctrl_c: None) -> None:
     solver, whole = fed_solver("momentum: 0.9"), fed_solver("momentum: 0.9")
     asked = []
 
@@ -206,7 +215,7 @@ def test_ctrl_c_stops_between_iterations_and_training_goes_on() -> None:
     np.testing.assert_array_equal(weights(solver), weights(whole))
 
 
-def test_a_second_ctrl_c_stops_at_once_and_the_solver_still_works() -> None:
+def test_a_second_ctrl_c_stops_at_once_and_the_solver_still_works(ctrl_c: None) -> None:
     solver, calls = fed_solver(), []
 
     def impatient() -> None:
@@ -233,7 +242,7 @@ def test_steps_in_another_thread_leave_signals_alone() -> None:
     assert solver.iter == 3
 
 
-def test_ctrl_c_during_forward_leaves_the_net_usable() -> None:
+def test_ctrl_c_during_forward_leaves_the_net_usable(ctrl_c: None) -> None:
     net = fed_solver().net
     expected = net.forward()["loss"].copy()
 
