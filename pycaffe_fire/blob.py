@@ -124,6 +124,26 @@ class SharedBlob(Blob):
         return self.gradient.array.reshape(self._shape)
 
 
+class BlobView(Blob):
+    """The same blob for somebody who is to see it otherwise; subclasses say how."""
+
+    def __init__(self, blob: Blob) -> None:
+        self._blob = blob
+        self.name, self.backend = blob.name, blob.backend
+        self.value, self.gradient = blob.value, blob.gradient
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._blob.shape
+
+    @property
+    def data(self) -> Array:
+        return self._blob.data
+
+    def reshape(self, *shape: int) -> None:
+        self._blob.reshape(*shape)
+
+
 def _checked(shape: Sequence[int], name: str) -> tuple[int, ...]:
     dims = tuple(int(d) for d in shape)
     if any(d < 0 for d in dims):

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..backend.tensor import Array
-from ..blob import Blob
+from ..blob import Blob, BlobView
 
 if TYPE_CHECKING:
     from .wiring import Wiring
@@ -80,26 +80,14 @@ class Unfinished:
             layer.param_propagate_down = learns
 
 
-class WatchedBlob(Blob):
+class WatchedBlob(BlobView):
     """Another blob, whose gradient is seen to before anybody looks at it."""
 
     def __init__(self, blob: Blob, before_diff: Callable[[], None]) -> None:
-        self._blob, self._before_diff = blob, before_diff
-        self.name, self.backend = blob.name, blob.backend
-        self.value, self.gradient = blob.value, blob.gradient
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._blob.shape
-
-    @property
-    def data(self) -> Array:
-        return self._blob.data
+        super().__init__(blob)
+        self._before_diff = before_diff
 
     @property
     def diff(self) -> Array:
         self._before_diff()
         return self._blob.diff
-
-    def reshape(self, *shape: int) -> None:
-        self._blob.reshape(*shape)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...blob import Blob
+from ...blob import Blob, BlobView
 from ..tensor import FLOAT32, NATIVE, PLAIN, ZERO, Array, Tensor
 from .launch import KINDS, words
 
@@ -119,17 +119,8 @@ class CudaTensor(Tensor):
         return super()._fresh_plain()
 
 
-class HostBlob(Blob):
+class HostBlob(BlobView):
     """A blob of a device as the outside sees it: `data` and `diff` are NumPy arrays."""
-
-    def __init__(self, blob: Blob) -> None:
-        self._blob = blob
-        self.name, self.backend = blob.name, blob.backend
-        self.value, self.gradient = blob.value, blob.gradient
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._blob.shape
 
     @property
     def data(self) -> Array:
@@ -138,9 +129,6 @@ class HostBlob(Blob):
     @property
     def diff(self) -> Array:
         return self.gradient.host.reshape(self.shape)
-
-    def reshape(self, *shape: int) -> None:
-        self._blob.reshape(*shape)
 
 
 def source(tensor: Tensor, kind: str | None = None) -> Array:

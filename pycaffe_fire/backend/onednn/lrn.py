@@ -6,22 +6,20 @@ tensor and falls to a reference loop elsewhere; ours serves every case alike.
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...blob import Blob
-from ..base import Plan
-from ..compiled import numba, use_threads
+from ..compiled import numba
 from ..kernels import lrn
-from ..tensor import NATIVE, Tensor
+from .kernel_plan import KernelPlan
 
 if TYPE_CHECKING:
     from . import OneDNNBackend
 
 
-class LRN(Plan):
+class LRN(KernelPlan):
     """y = x * (k + alpha/n * sum of squares of the region)^-beta, n = size or size^2."""
 
     @staticmethod
@@ -39,30 +37,18 @@ class LRN(Plan):
         num, outer, _, inner = grid
         height, width = x.shape[2:]
         area = size if across else size * size
-        self._view: tuple[int, ...]
         self._forward: Any
         self._backward: Any
-        self._numbers = (inner, size, np.float32(alpha / area), np.float32(-beta), np.float32(k))
+        self.numbers = (inner, size, np.float32(alpha / area), np.float32(-beta), np.float32(k))
         if across:
-            self._view = (num, outer, height * width * inner)
+            self.view = (num, outer, height * width * inner)
             self._forward, self._backward = lrn.forward, lrn.backward
         else:
-            self._view = (num * outer, height, width * inner)
+            self.view = (num * outer, height, width * inner)
             self._forward, self._backward = lrn.within_forward, lrn.within_backward
 
     def forward(self) -> None:
-        self.x.value.sync()
-        self._run(self._forward, self.x.value, self.y.value)
+        self.run(self._forward, self.x.value, self.y.value)
 
     def backward(self) -> None:
-        self.x.value.sync()
-        self.y.gradient.sync()
-        self._run(self._backward, self.x.value, self.y.gradient, self.x.gradient)
-
-    def _run(self, kernel: Any, *tensors: Tensor) -> None:
-        """The last tensor is written."""
-        tensors[-1].allocate()
-        use_threads(self.backend.threads)
-        views = [t.buffer[: prod(self._view)].reshape(self._view) for t in tensors]  # type: ignore[index]
-        kernel(*views, *self._numbers)
-        tensors[-1].fresh = NATIVE
+        self.run(self._backward, self.x.value, self.y.gradient, self.x.gradient)

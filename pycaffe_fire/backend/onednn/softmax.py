@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...blob import Blob
-from ..base import Plan
-from ..compiled import numba, use_threads
+from ..compiled import numba
 from ..kernels import softmax
-from ..tensor import NATIVE, Array, Tensor
+from ..tensor import Array
+from .kernel_plan import KernelPlan
 
 if TYPE_CHECKING:
     from . import OneDNNBackend
@@ -35,7 +35,7 @@ def _plain(shape: tuple[int, ...], axis: int) -> tuple[tuple[int, ...], Any, tup
     return (outer, channels, inner), (softmax.columns, softmax.columns_backward), ()
 
 
-class Softmax(Plan):
+class Softmax(KernelPlan):
     """On blocked layouts over channels, on plain ones over any axis; backward needs y alone."""
 
     @staticmethod
@@ -48,26 +48,15 @@ class Softmax(Plan):
     def __init__(self, backend: OneDNNBackend, x: Blob, y: Blob, axis: int) -> None:
         self.backend, self.x, self.y = backend, x, y
         y.lay_out(x.value.layout)
-        self._view, kernels, self._extra = _plain(x.shape, axis)
+        self.view, kernels, self.numbers = _plain(x.shape, axis)
         grid = x.value.layout.grid
         if not x.value.layout.is_plain and grid is not None:
-            self._view, self._extra = grid, (x.shape[1],)
+            self.view, self.numbers = grid, (x.shape[1],)
             kernels = (softmax.rows, softmax.rows_backward)
         self._forward, self._backward = kernels
 
     def forward(self) -> None:
-        self.x.value.sync()
-        self._run(self._forward, self.x.value, self.y.value)
+        self.run(self._forward, self.x.value, self.y.value)
 
     def backward(self) -> None:
-        self.y.value.sync()
-        self.y.gradient.sync()
-        self._run(self._backward, self.y.value, self.y.gradient, self.x.gradient)
-
-    def _run(self, kernel: Any, *tensors: Tensor) -> None:
-        """The last tensor is written."""
-        tensors[-1].allocate()
-        use_threads(self.backend.threads)
-        views = [t.buffer[: prod(self._view)].reshape(self._view) for t in tensors]  # type: ignore[index]
-        kernel(*views, *self._extra)
-        tensors[-1].fresh = NATIVE
+        self.run(self._backward, self.y.value, self.y.gradient, self.x.gradient)

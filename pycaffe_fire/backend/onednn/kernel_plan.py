@@ -1,0 +1,31 @@
+"""Plans whose work is a compiled kernel of ours on the tensors' own memory."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from ..base import Plan
+from ..compiled import use_threads
+from ..tensor import NATIVE, Tensor
+
+if TYPE_CHECKING:
+    from . import OneDNNBackend
+
+
+class KernelPlan(Plan):
+    """A subclass says how kernels see a tensor (`view`), and what else they take (`numbers`)."""
+
+    backend: OneDNNBackend
+    view: tuple[int, ...]
+    numbers: tuple[Any, ...]
+
+    def run(self, kernel: Any, *tensors: Tensor) -> None:
+        """The last tensor is written, the others are read."""
+        for tensor in tensors[:-1]:
+            tensor.sync()
+        tensors[-1].allocate()
+        use_threads(self.backend.threads)
+        views = [t.buffer[: prod(self.view)].reshape(self.view) for t in tensors]  # type: ignore[index]
+        kernel(*views, *self.numbers)
+        tensors[-1].fresh = NATIVE
