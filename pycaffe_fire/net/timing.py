@@ -58,8 +58,13 @@ def time_net(net: Net, iterations: int, each: Callable[[int, float], None]) -> N
     times = NetTimes([LayerTimes(layer.name) for layer in net.layers])
     for follower, leader in net.leader_of.items():
         times.layers[follower].inside = net.layers[leader].name
-    stopwatch = _Stopwatch(net, times)
-    stopwatch.attach()
+
+    def add(index: int, which: str, seconds: float) -> None:
+        layer = times.layers[index]
+        setattr(layer, which, getattr(layer, which) + seconds)
+
+    clock = LayerClock(net, add)
+    clock.attach()
     try:
         for number in range(iterations):
             net.clear_param_diffs()
@@ -73,7 +78,7 @@ def time_net(net: Net, iterations: int, each: Callable[[int, float], None]) -> N
             times.backward += (ended - between) / iterations
             each(number, ended - began)
     finally:
-        stopwatch.detach()
+        clock.detach()
     for layer in times.layers:
         layer.forward /= iterations
         layer.backward /= iterations
@@ -81,36 +86,39 @@ def time_net(net: Net, iterations: int, each: Callable[[int, float], None]) -> N
     return times
 
 
-class _Stopwatch:
-    """Hooks around every layer that add up its time."""
+class LayerClock:
+    """Tells `note` of every layer that runs: its number, "forward" or "backward", and seconds."""
 
-    def __init__(self, net: Net, times: NetTimes) -> None:
-        self._net, self._times, self._began = net, times, 0.0
+    def __init__(self, net: Net, note: Callable[[int, str, float], None]) -> None:
+        self._backend, self._note, self._began = net.backend, note, 0.0
+        hooks = net.hooks
+        self._pairs = (
+            (hooks.before_forward, self._start),
+            (hooks.after_forward, self._forward),
+            (hooks.before_backward, self._start),
+            (hooks.after_backward, self._backward),
+        )
 
     def attach(self) -> None:
-        hooks = self._net.hooks
-        hooks.before_forward.append(self._start)
-        hooks.after_forward.append(self._forward)
-        hooks.before_backward.append(self._start)
-        hooks.after_backward.append(self._backward)
+        for called, hook in self._pairs:
+            called.append(hook)
 
     def detach(self) -> None:
-        hooks = self._net.hooks
-        hooks.before_forward.remove(self._start)
-        hooks.after_forward.remove(self._forward)
-        hooks.before_backward.remove(self._start)
-        hooks.after_backward.remove(self._backward)
+        for called, hook in self._pairs:
+            called.remove(hook)
 
     def _start(self, index: int) -> None:
         self._began = time.perf_counter()
 
     def _forward(self, index: int) -> None:
-        wait_for_device(self._net.backend)
-        self._times.layers[index].forward += time.perf_counter() - self._began
+        self._end(index, "forward")
 
     def _backward(self, index: int) -> None:
-        wait_for_device(self._net.backend)
-        self._times.layers[index].backward += time.perf_counter() - self._began
+        self._end(index, "backward")
+
+    def _end(self, index: int, which: str) -> None:
+        wait_for_device(self._backend)
+        self._note(index, which, time.perf_counter() - self._began)
 
 
 def wait_for_device(backend: Backend) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 from ..net import Net
-from ..net.timing import LayerTimes, wait_for_device
+from ..net.timing import LayerClock, LayerTimes
 
 WARM_UP, MEASURED = 2, 3  # iterations: the first ones plan and allocate
 
@@ -19,26 +17,17 @@ class Profiler:
     def __init__(self, net: Net) -> None:
         self._net = net
         self._iterations = 0
-        self._began = 0.0
+        self._clock = LayerClock(net, self._note)
         self._shortest: dict[tuple[int, str], float] = {}
 
     def iteration(self) -> list[LayerTimes] | None:
         """An iteration is over; the times, once they are known."""
         self._iterations += 1
-        hooks = self._net.hooks
-        pairs = (
-            (hooks.before_forward, self._start),
-            (hooks.after_forward, self._forward),
-            (hooks.before_backward, self._start),
-            (hooks.after_backward, self._backward),
-        )
         if self._iterations == WARM_UP:
-            for called, hook in pairs:
-                called.append(hook)
+            self._clock.attach()
         if self._iterations != WARM_UP + MEASURED:
             return None
-        for called, hook in pairs:
-            called.remove(hook)
+        self._clock.detach()
         return [
             LayerTimes(
                 layer.name,
@@ -49,17 +38,6 @@ class Profiler:
             for i, layer in enumerate(self._net.layers)
         ]
 
-    def _start(self, index: int) -> None:
-        self._began = time.perf_counter()
-
-    def _forward(self, index: int) -> None:
-        self._end(index, "forward")
-
-    def _backward(self, index: int) -> None:
-        self._end(index, "backward")
-
-    def _end(self, index: int, which: str) -> None:
-        wait_for_device(self._net.backend)
-        seconds = time.perf_counter() - self._began
+    def _note(self, index: int, which: str, seconds: float) -> None:
         shortest = self._shortest.get((index, which), seconds)
         self._shortest[index, which] = min(seconds, shortest)
