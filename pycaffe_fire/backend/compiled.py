@@ -15,6 +15,7 @@ FAST_MATH = {"contract", "reassoc", "arcp"}
 numba: Any = None
 with contextlib.suppress(ImportError):  # a Python newer than numba supports: slower, same results
     numba = importlib.import_module("numba")
+    importlib.import_module("numba.extending")
     # The team of threads that oneDNN uses too, and the layer that several threads may enter.
     numba.config.THREADING_LAYER = "omp"
 
@@ -43,6 +44,12 @@ def inlined(function: F) -> F:
     """A building block of other kernels, compiled into them."""
     compiled: F = function if numba is None else numba.njit(inline="always")(function)
     return compiled
+
+
+def intrinsic(function: F) -> F:
+    """A function that writes the instructions of a building block, which kernels then call."""
+    made: F = function if numba is None else numba.extending.intrinsic(function)
+    return made
 
 
 def _compile(function: F, **options: Any) -> F:

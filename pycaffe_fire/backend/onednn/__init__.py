@@ -35,13 +35,14 @@ from .concat import Concat
 from .convolution import Convolution
 from .dropout import Dropout
 from .inner_product import InnerProduct
-from .library import RELU, Library
+from .library import F32, RELU, Library
 from .lrn import LRN
 from .memory import Descriptor, OneDNNTensor, Program, Workspace
 from .pooling import Pooling
 from .softmax import Softmax, of_array
 from .update import Dots, Update
 from .weighted_sum import WeightedSum
+from .winograd import Winograd
 
 
 @cache
@@ -59,6 +60,7 @@ class OneDNNBackend(NumPyBackend):
         super().__init__(threads)
         self.library = library()
         self.workspace = Workspace(self)
+        self._direct = False  # while plans are made whose sums are to be taken as they stand
 
     def another(self, threads: int) -> OneDNNBackend:
         return OneDNNBackend(threads)
@@ -71,14 +73,17 @@ class OneDNNBackend(NumPyBackend):
         self.library.set_threads(self.threads)
 
     @contextmanager
-    def attributes(self, relu: float | None) -> Iterator[int | None]:
-        """Primitive attributes with a fused ReLU, or none."""
-        if relu is None:
+    def attributes(self, relu: float | None = None, add: bool = False) -> Iterator[int | None]:
+        """Primitive attributes with a fused ReLU, or adding to what is there, or none."""
+        if relu is None and not add:
             yield None
             return
         lib = self.library
         attributes, operations = lib.new("primitive_attr_create"), lib.new("post_ops_create")
-        lib.call("post_ops_append_eltwise", operations, RELU, relu, 0.0)
+        if add:
+            lib.call("post_ops_append_sum", operations, 1.0, 0, F32)
+        if relu is not None:
+            lib.call("post_ops_append_eltwise", operations, RELU, relu, 0.0)
         lib.call("primitive_attr_set_post_ops", attributes, operations)
         yield attributes
         lib.destroy("post_ops", operations)
@@ -118,13 +123,21 @@ class OneDNNBackend(NumPyBackend):
 
     # Ops.
 
+    @contextmanager
+    def engine(self, name: str) -> Iterator[None]:
+        """Caffe's own engine sums products as they stand, without Winograd's method."""
+        self._direct = name == "CAFFE"
+        yield
+        self._direct = False
+
     def convolution(
         self, x: Blob, w: Blob, b: Blob | None, y: Blob, window: Window, groups: int,
         relu: float | None = None, transposed: bool = False,
     ) -> WeightedPlan:  # fmt: skip
         if not 1 <= len(window.kernel) <= 3 or 0 in x.shape:
             return super().convolution(x, w, b, y, window, groups, relu, transposed)
-        return Convolution(self, x, w, b, y, window, groups, relu, transposed)
+        direct = Convolution(self, x, w, b, y, window, groups, relu, transposed)
+        return Winograd(direct) if not self._direct and Winograd.suits(direct) else direct
 
     def inner_product(
         self, x: Blob, w: Blob, b: Blob | None, y: Blob, axis: int, transpose: bool,

@@ -70,6 +70,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "post_ops_create": [_out],
     "post_ops_destroy": [_void],
     "post_ops_append_eltwise": [_void, _int, _float, _float],
+    "post_ops_append_sum": [_void, _float, C.c_int32, _int],
     "convolution_forward_primitive_desc_create":
         [_out, _void, _int, _int, _void, _void, _void, _void, *_window, _void],
     "convolution_backward_data_primitive_desc_create":
@@ -94,6 +95,7 @@ _SIGNATURES: dict[str, list[Any]] = {
         [_out, _void, _int, _void, _void, _float, C.c_uint, _void],
     "batch_normalization_backward_primitive_desc_create":
         [_out, _void, _int, _void, _void, _void, _float, C.c_uint, _void, _void],
+    "matmul_primitive_desc_create": [_out, _void, _void, _void, _void, _void, _void],
     "binary_primitive_desc_create": [_out, _void, _int, _void, _void, _void, _void],
     "concat_primitive_desc_create": [_out, _void, _void, _int, _int, _out, _void],
     "sum_primitive_desc_create": [_out, _void, _void, _int, C.POINTER(_float), _out, _void],

@@ -1,0 +1,167 @@
+"""Square tiles of channel vectors, transformed as M tile M^T, for kernels to call.
+
+A compiler that cannot know whether the rows of a tile overlap those of the result works on single
+numbers. So the instructions are written out here, once for each matrix: all reads come first.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..compiled import intrinsic, numba
+
+LANES = 8  # channels in a vector: divides the blocks of every layout that oneDNN likes
+
+Matrix = Sequence[Sequence[float]]
+_CONTRACT = ("contract",)  # a product and a sum may become one instruction
+
+
+def transform(matrix: Matrix) -> Callable[..., None]:
+    """f(source, start, row, column, target, start, row, column): target = M source M^T.
+
+    Starts and strides count elements of the flat arrays; a tile's element is LANES numbers.
+    """
+
+    def write(at: _Writer, source: _Place, target: _Place) -> None:
+        at.store(target, at.product(matrix, at.load(source, len(matrix[0]))))
+
+    return _tile_function(write)
+
+
+def adding_transform(matrix: Matrix) -> Callable[..., None]:
+    """The same, but target += M source M^T."""
+
+    def write(at: _Writer, source: _Place, target: _Place) -> None:
+        made = at.product(matrix, at.load(source, len(matrix[0])))
+        there = at.load(target, len(matrix))
+        at.store(target, [at.sums(a, b) for a, b in zip(made, there, strict=True)])
+
+    return _tile_function(write)
+
+
+def biased_transform(matrix: Matrix) -> Callable[..., None]:
+    """f(..., bias, start): target = M source M^T + one bias for each channel."""
+
+    def write(at: _Writer, source: _Place, target: _Place, bias: _Place) -> None:
+        made = at.product(matrix, at.load(source, len(matrix[0])))
+        everywhere = at.load(bias, 1)[0] * len(matrix)
+        at.store(target, [at.sums(row, everywhere) for row in made])
+
+    return _channel_function(write)
+
+
+def summing_transform(matrix: Matrix) -> Callable[..., None]:
+    """f(..., sums, start): target = M source M^T, and sums += all of the source, by channel."""
+
+    def write(at: _Writer, source: _Place, target: _Place, sums: _Place) -> None:
+        tile = at.load(source, len(matrix[0]))
+        total = at.load(sums, 1)[0]
+        for row in tile:
+            for value in row:
+                total = at.sums(total, [value])
+        at.store(sums, [total])
+        at.store(target, at.product(matrix, tile))
+
+    return _channel_function(write)
+
+
+class _Place:
+    """Where a tile lies: a pointer to its array, the offset of its first element, strides of rows
+    and columns unless it is a single element."""
+
+    def __init__(self, pointer: Any, start: Any, *strides: Any) -> None:
+        self.pointer, self.start, self.strides = pointer, start, strides
+
+
+class _Writer:
+    """Appends instructions on vectors and tiles (lists of rows of vectors)."""
+
+    def __init__(self, builder: Any) -> None:
+        self.ir = importlib.import_module("llvmlite.ir")
+        self.builder = builder
+        self.vector = self.ir.VectorType(self.ir.FloatType(), LANES)
+
+    def _address(self, place: _Place, row: int, column: int) -> Any:
+        at, build = place.start, self.builder
+        for index, stride in zip((row, column), place.strides, strict=False):
+            at = build.add(at, build.mul(stride, self.ir.Constant(self.ir.IntType(64), index)))
+        return build.bitcast(build.gep(place.pointer, [at]), self.vector.as_pointer())
+
+    def load(self, place: _Place, size: int) -> list[list[Any]]:
+        return [
+            [self.builder.load(self._address(place, i, j), align=4) for j in range(size)]
+            for i in range(size)
+        ]
+
+    def store(self, place: _Place, tile: list[list[Any]]) -> None:
+        for i, row in enumerate(tile):
+            for j, value in enumerate(row):
+                self.builder.store(value, self._address(place, i, j), align=4)
+
+    def sums(self, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+        return [self.builder.fadd(x, y, flags=_CONTRACT) for x, y in zip(a, b, strict=True)]
+
+    def product(self, matrix: Matrix, tile: list[list[Any]]) -> list[list[Any]]:
+        """matrix tile matrix^T: first down the columns, then along the rows."""
+        columns = [
+            [self._weigh(row, column) for row in matrix] for column in zip(*tile, strict=True)
+        ]
+        return [[self._weigh(row, line) for row in matrix] for line in zip(*columns, strict=True)]
+
+    def _weigh(self, weights: Sequence[float], vectors: Sequence[Any]) -> Any:
+        total = None
+        for weight, vector in zip(weights, vectors, strict=True):
+            if weight == 0:
+                continue
+            factor = self.ir.Constant(self.vector, [float(np.float32(weight))] * LANES)
+            term = vector if weight == 1 else self.builder.fmul(vector, factor, flags=_CONTRACT)
+            total = term if total is None else self.builder.fadd(total, term, flags=_CONTRACT)
+        return total
+
+
+def _tile_function(write: Callable[..., None]) -> Callable[..., None]:
+    """A function of two places: source and target."""
+
+    @intrinsic
+    def on_tiles(
+        typing: Any, source: Any, start: Any, row: Any, column: Any,
+        target: Any, start_2: Any, row_2: Any, column_2: Any,
+    ) -> Any:  # fmt: skip
+        index = (numba.types.intp,) * 3
+        signature = numba.types.void(source, *index, target, *index)
+        return signature, _generator(write)
+
+    made: Callable[..., None] = on_tiles
+    return made
+
+
+def _channel_function(write: Callable[..., None]) -> Callable[..., None]:
+    """A function of three places: source, target and a vector of channels."""
+
+    @intrinsic
+    def on_tiles(
+        typing: Any, source: Any, start: Any, row: Any, column: Any,
+        target: Any, start_2: Any, row_2: Any, column_2: Any, channels: Any, start_3: Any,
+    ) -> Any:  # fmt: skip
+        index = (numba.types.intp,) * 3
+        signature = numba.types.void(source, *index, target, *index, channels, index[0])
+        return signature, _generator(write)
+
+    made: Callable[..., None] = on_tiles
+    return made
+
+
+def _generator(write: Callable[..., None]) -> Callable[..., Any]:
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        places = []
+        for i in range(0, len(values), 4):
+            array = context.make_array(signature.args[i])(context, builder, values[i])
+            places.append(_Place(array.data, values[i + 1], *values[i + 2 : i + 4]))
+        write(_Writer(builder), *places)
+        return context.get_dummy_value()
+
+    return generate
