@@ -1,4 +1,4 @@
-"""3x3 convolutions by Winograd's method: transforms of our own around oneDNN's matrix products."""
+"""Convolutions by Winograd's method: transforms of our own around oneDNN's matrix products."""
 
 from __future__ import annotations
 
@@ -12,62 +12,59 @@ from ..base import WeightedPlan
 from ..compiled import numba, use_threads
 from ..kernels import winograd as kernels
 from ..kernels.tiles import LANES
-from ..kernels.winograd import PRODUCTS, TILE, WINDOW
-from ..tensor import NATIVE, Array, Layout, Tensor
+from ..kernels.winograd import PATCH, PRODUCTS, TILES
+from ..tensor import NATIVE, Array, Tensor
 from .convolution import Convolution
-from .memory import Descriptor, Program
+from .memory import Descriptor, OneDNNTensor, Program
 
 # What making and reading a number of V or M costs, or of U, in multiplications of the direct method
 # (measured on GoogLeNet's layers); and what part of the direct method's work makes it pay.
 IMAGE_COST, WEIGHT_COST, WORTH = 20, 50, 0.85
-CHUNK = 1_000_000  # numbers of V and M at a time, so that they stay in a cache
+# Numbers of V and M, and of U, that are worked on at a time, so that they stay in a cache.
+CHUNK, SLICE = 1_000_000, 2_000_000
 SPREAD, PAGE = 80, 1024  # steps are SPREAD numbers more than pages: neighbours in other cache sets
 
 
 class Winograd(WeightedPlan):
     """Takes over from a direct plan whose shapes and layouts suit it.
 
-    A batch goes through in chunks of tile rows: whole images, or equal parts of one.
+    Output channels are cut into slices where U is large. Within a slice, a batch goes through in
+    chunks of tile rows: whole images, or equal parts of one.
     """
 
     @staticmethod
     def suits(direct: Convolution) -> bool:
         """Can it be done, and is it faster?"""
         window = direct.window
+        size = window.kernel[0]
         if (
-            numba is None or direct.transposed or direct.groups > 1
-            or window.kernel != (WINDOW, WINDOW) or {*window.stride, *window.dilation} != {1}
+            numba is None or direct.transposed or direct.groups > 1 or size not in TILES
+            or window.kernel != (size, size) or {*window.stride, *window.dilation} != {1}
+            or not _block(direct)
         ):  # fmt: skip
             return False
-        layouts = [blob.value.layout for blob in (direct.x, direct.y)]
-        if not all(map(_has_vectors, layouts)) or not _weight_block(direct.w.value.layout):
-            return False
         outputs, inputs = direct.w.shape[:2]
-        images, _, height, width = direct.y.shape
-        tiles = images * -(-height // TILE) * -(-width // TILE)
-        products = tiles * inputs * outputs
-        work = products + IMAGE_COST * tiles * (inputs + outputs) + WEIGHT_COST * inputs * outputs
-        pixels = images * height * width
-        return PRODUCTS * work < WORTH * WINDOW**2 * pixels * inputs * outputs
+        images, _, *out = direct.y.shape
+        tiles = images * prod(-(-n // TILES[size]) for n in out)
+        transforms = IMAGE_COST * tiles * (inputs + outputs) + WEIGHT_COST * inputs * outputs
+        taps = prod(map(_taps, direct.x.shape[2:], out, window.pad, window.kernel))
+        work = PRODUCTS * (tiles * inputs * outputs + transforms)
+        return work < WORTH * images * taps * inputs * outputs
 
     def __init__(self, direct: Convolution) -> None:
         self.backend = direct.backend
         self.x, self.w, self.b, self.y = direct.x, direct.w, direct.b, direct.y
         self.relu, self._pad = direct.relu, direct.window.pad
-        self._outputs, self._inputs = self.w.shape[:2]
-        self._rows, self._columns = (-(-size // TILE) for size in self.y.shape[2:])
+        self._block = _block(direct)
+        outputs, self._inputs, size, _ = self.w.shape
+        self._tile = TILES[size]
+        self._rows, self._columns = (-(-n // self._tile) for n in self.y.shape[2:])
+        slices = [self._block * n for n in _divisors(outputs // self._block)]
+        self._outputs = _largest(slices, SLICE // (PRODUCTS * self._inputs))
+        chunks = _divisors(self._rows) + [self._rows * n for n in _divisors(self.y.shape[0])]
         each = PRODUCTS * self._columns * (self._inputs + self._outputs)
-        self._count = _largest(_chunks(self.y.shape[0], self._rows), CHUNK // each)
-        block = _weight_block(self.w.value.layout)
-        self._windows = (
-            self._outputs // block,
-            self._inputs // block,
-            WINDOW,
-            WINDOW,
-            block,
-            block,
-        )
-        self._no_bias = np.zeros(self._outputs, np.float32)
+        self._count = _largest(chunks, CHUNK // each)
+        self._no_bias = np.zeros(outputs, np.float32)
 
     # Scratch memory and products, made when first needed: before a pass writes any, because the
     # memory behind all of them may move when there is one more.
@@ -98,8 +95,9 @@ class Winograd(WeightedPlan):
 
     @cached_property
     def _carried(self) -> Array:
-        _, blocks, _, _, block = _image_shape(self.x.value)
-        return np.empty((blocks, 2, (TILE * self._columns + 2) * block), np.float32)
+        overlap = PATCH - self._tile
+        width = (self._tile * self._columns + overlap) * self._block
+        return np.empty((self._inputs // self._block, overlap, width), np.float32)
 
     @cached_property
     def _forward_product(self) -> Program:
@@ -120,51 +118,82 @@ class Winograd(WeightedPlan):
     def forward(self, activate: bool = True) -> None:
         slope = np.float32(self.relu if activate and self.relu is not None else 1)
         bias = self._no_bias if self.b is None else _read(self.b.value)
-        x, y, v, m = _read_image(self.x.value), _image(self.y.value), self._v, self._m
-        product = self._forward_product
+        x, w = self._images(self.x.value), self._windows(self.w.value)
+        y = self._images(self.y.value, written=True)
+        v, u, m, product, tile = self._v, self._u, self._m, self._forward_product, self._tile
         use_threads(self.backend.threads)
-        self._transform_weights()
-        for place in self._places():
-            kernels.spread_patches(x, v.numbers, v.step, place, self._pad)
-            product.run()
-            kernels.gather_tiles(m.numbers, y, m.step, place, bias, slope)
+        for outputs, blocks in self._slices():
+            kernels.spread_windows(w[blocks], u.numbers, u.step)
+            for place in self._places():
+                kernels.spread_patches(x, v.numbers, v.step, place, tile, self._pad)
+                product.run()
+                kernels.gather_tiles(
+                    m.numbers, y, m.step, place, tile, blocks.start, bias[outputs], slope
+                )
         self.y.value.fresh = NATIVE
 
     def backward(self, data: bool, weights: bool, bias: bool) -> None:
-        x, dy, v, m = _read_image(self.x.value), _read_image(self.y.gradient), self._v, self._m
+        x, dy, w = (
+            self._images(self.x.value),
+            self._images(self.y.gradient),
+            self._windows(self.w.value),
+        )
+        dx = self._images(self.x.gradient, written=True) if data else None
+        dw = self._windows(self.w.gradient) if weights else None
+        db = _read(self.b.gradient) if bias and self.b is not None else None
+        v, u, m, du, tile, sums = self._v, self._u, self._m, self._du, self._tile, self._sums
         data_product, weight_products = self._data_product, self._weight_products
         use_threads(self.backend.threads)
-        if data:
-            dx = _image(self.x.gradient)
-            self._transform_weights()
-        self._sums[...] = 0
-        for number, place in enumerate(self._places()):
-            kernels.spread_tiles(dy, m.numbers, m.step, place, self._sums)
-            if weights:
-                kernels.spread_patches(x, v.numbers, v.step, place, self._pad)
-                weight_products[number > 0].run()
+        for outputs, blocks in self._slices():
+            sums[...] = 0
             if data:
-                data_product.run()
-                kernels.gather_patches(v.numbers, dx, v.step, place, self._pad, self._carried)
-        if data:
-            self.x.gradient.fresh = NATIVE
-        if weights:
-            dw = _read(self.w.gradient).reshape(self._windows)
-            kernels.gather_windows(self._du.numbers, dw, self._du.step)
-            self.w.gradient.fresh = NATIVE
-        if bias and self.b is not None:
-            db = _read(self.b.gradient)
-            db += self._sums.sum(axis=0)
-            self.b.gradient.fresh = NATIVE
+                kernels.spread_windows(w[blocks], u.numbers, u.step)
+            for number, place in enumerate(self._places()):
+                kernels.spread_tiles(dy, m.numbers, m.step, place, tile, blocks.start, sums)
+                if weights:
+                    kernels.spread_patches(x, v.numbers, v.step, place, tile, self._pad)
+                    weight_products[number > 0].run()
+                if data:
+                    data_product.run()
+                    kernels.gather_patches(
+                        v.numbers,
+                        dx,
+                        v.step,
+                        place,
+                        tile,
+                        self._pad,
+                        self._carried,
+                        blocks.start > 0,
+                    )
+            if dw is not None:
+                kernels.gather_windows(du.numbers, dw[blocks], du.step)
+            if db is not None:
+                db[outputs] += sums.sum(axis=0)
+        written = ((self.x, data), (self.w, weights), (self.b, db is not None))
+        for blob in (blob for blob, wanted in written if blob is not None and wanted):
+            blob.gradient.fresh = NATIVE
 
-    def _transform_weights(self) -> None:
-        w = _read(self.w.value).reshape(self._windows)
-        kernels.spread_windows(w, self._u.numbers, self._u.step)
+    def _slices(self) -> Iterable[tuple[slice, slice]]:
+        """Output channels, and the same in blocks."""
+        for first in range(0, self.y.shape[1], self._outputs):
+            stop = first + self._outputs
+            yield slice(first, stop), slice(first // self._block, stop // self._block)
 
     def _places(self) -> Iterable[tuple[int, ...]]:
         """Where each chunk is, as kernels want to know it."""
         for first in range(0, self.y.shape[0] * self._rows, self._count):
             yield first, self._count, self._rows, self._columns
+
+    def _images(self, tensor: Tensor, written: bool = False) -> Array:
+        """(N, C/b, H, W, b) as it lies, to be read, or to be written as a whole."""
+        num, channels, height, width = tensor.shape
+        values = _written(tensor) if written else _read(tensor)
+        return values.reshape(num, channels // self._block, height, width, self._block)
+
+    def _windows(self, tensor: Tensor) -> Array:
+        """(O/b, I/b, k, k, b, b) as it lies."""
+        b, (outputs, inputs, *size) = self._block, tensor.shape
+        return _read(tensor).reshape(outputs // b, inputs // b, *size, b, b)
 
 
 class Operand:
@@ -184,13 +213,12 @@ class Operand:
         return self._tensor.buffer
 
 
-Seen = tuple[Tensor, Descriptor]
+Seen = tuple[OneDNNTensor, Descriptor]
 
 
 def _product(a: Seen, b: Seen, c: Seen, add: bool = False) -> Program:
     """c = a b, or c += a b, for all of their matrices."""
-    backend = c[0].backend
-    program = Program(backend)  # type: ignore[arg-type]
+    program = Program(c[0].backend)
     library = program.library
     with program.backend.attributes(add=add) as attributes:
         program.backend.use_threads()
@@ -200,57 +228,45 @@ def _product(a: Seen, b: Seen, c: Seen, add: bool = False) -> Program:
     return program
 
 
-def _chunks(images: int, rows: int) -> list[int]:
-    """Numbers of tile rows that divide an image, or are images that divide the batch."""
-    parts = [part for part in range(1, rows) if rows % part == 0]
-    return parts + [rows * n for n in range(1, images + 1) if images % n == 0]
+def _divisors(number: int) -> list[int]:
+    return [n for n in range(1, number + 1) if number % n == 0]
 
 
 def _largest(numbers: list[int], limit: int) -> int:
     return max((n for n in numbers if n <= limit), default=numbers[0])
 
 
-def _has_vectors(layout: Layout) -> bool:
-    """Is it one of (N, C/b, H, W, b), with whole vectors of channels?"""
-    grid = layout.grid
-    return grid is not None and grid[3] % LANES == 0 and grid[1] * grid[3] == layout.shape[1]
+def _taps(size: int, out: int, pad: int, window: int) -> int:
+    """How many pairs of a pixel and an output there are along one axis: a direct method leaves out
+    those beyond the border."""
+    starts = range(-pad, out - pad)
+    return sum(max(0, min(size, start + window) - max(0, start)) for start in starts)
 
 
-def _weight_block(layout: Layout) -> int:
-    """b of weights that lie as (O/b, I/b, 3, 3, b, b), else 0."""
+def _block(direct: Convolution) -> int:
+    """b if images lie as (N, C/b, H, W, b) and weights as (O/b, I/b, k, k, b, b), else 0."""
+    layout = direct.w.value.layout
     assert isinstance(layout, Descriptor)
-    _, inputs, height, width = layout.shape
     facts = layout.library.describe(layout.handle, 4)
-    if facts["block_axes"] != (1, 0) or facts["padded"] != layout.shape:
-        return 0
-    block = facts["blocks"][0]
-    area = block * block
-    dense = (inputs // block * height * width * area, height * width * area, width * area, area)
-    fits = facts["blocks"] == (block, block) and facts["strides"] == dense
-    return block if fits and block % LANES == 0 else 0
+    block, *others = {*facts["blocks"]} or {1}
+    outer = [n // block for n in layout.shape[:2]]
+    strides = [prod((*outer, *layout.shape[2:])[i + 1 :]) * block * block for i in range(4)]
+    dense = facts["block_axes"] == (1, 0) and facts["padded"] == layout.shape
+    dense &= not others and facts["strides"] == tuple(strides)
+    for blob in (direct.x, direct.y):
+        grid = blob.value.layout.grid
+        dense &= grid is not None and grid[3] == block and blob.shape[1] % block == 0
+    return block if dense and block % LANES == 0 else 0
 
 
 def _read(tensor: Tensor) -> Array:
     """The numbers of a tensor as they lie, zeros if it was cleared."""
     tensor.sync()
-    assert tensor.buffer is not None
-    return tensor.buffer[: tensor.layout.elements]
+    return _written(tensor)
 
 
-def _image_shape(tensor: Tensor) -> tuple[int, ...]:
-    grid = tensor.layout.grid
-    assert grid is not None
-    return (*grid[:2], *tensor.shape[2:], grid[3])
-
-
-def _image(tensor: Tensor) -> Array:
-    """The memory of images (N, C/b, H, W, b), to be written."""
+def _written(tensor: Tensor) -> Array:
+    """The same, whatever they are: somebody is about to write them."""
     tensor.allocate()
     assert tensor.buffer is not None
-    shape = _image_shape(tensor)
-    return tensor.buffer[: prod(shape)].reshape(shape)
-
-
-def _read_image(tensor: Tensor) -> Array:
-    tensor.sync()
-    return _image(tensor)
+    return tensor.buffer[: tensor.layout.elements]
