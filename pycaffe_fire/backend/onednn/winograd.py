@@ -21,7 +21,7 @@ from .memory import Descriptor, OneDNNTensor, Program
 # (measured on GoogLeNet's layers); and what part of the direct method's work makes it pay.
 IMAGE_COST, WEIGHT_COST, WORTH = 20, 50, 0.85
 # Numbers of V and M, and of U, that are worked on at a time, so that they stay in a cache.
-CHUNK, SLICE = 1_000_000, 2_000_000
+CHUNK, SLICE = 1_400_000, 2_000_000
 SPREAD, PAGE = 80, 1024  # steps are SPREAD numbers more than pages: neighbours in other cache sets
 
 
@@ -104,8 +104,20 @@ class Winograd(WeightedPlan):
         return _product(self._v.whole, self._u.whole, self._m.whole)
 
     @cached_property
+    def _ut(self) -> Operand:
+        """U with its matrices transposed, as products like them."""
+        return Operand(self._frame, self._outputs, self._inputs)
+
+    @cached_property
+    def _turn(self) -> Program:
+        program = Program(self.backend)
+        (u, as_turned), (ut, whole) = self._u.turned, self._ut.whole
+        program.reorder(u, ut, as_turned, whole)
+        return program
+
+    @cached_property
     def _data_product(self) -> Program:
-        return _product(self._m.whole, self._u.turned, self._v.whole)
+        return _product(self._m.whole, self._ut.whole, self._v.whole)
 
     @cached_property
     def _weight_products(self) -> tuple[Program, Program]:
@@ -142,12 +154,13 @@ class Winograd(WeightedPlan):
         dw = self._windows(self.w.gradient) if weights else None
         db = _read(self.b.gradient) if bias and self.b is not None else None
         v, u, m, du, tile, sums = self._v, self._u, self._m, self._du, self._tile, self._sums
-        data_product, weight_products = self._data_product, self._weight_products
+        data_product, weight_products, turn = self._data_product, self._weight_products, self._turn
         use_threads(self.backend.threads)
         for outputs, blocks in self._slices():
             sums[...] = 0
             if data:
                 kernels.spread_windows(w[blocks], u.numbers, u.step)
+                turn.run()
             for number, place in enumerate(self._places()):
                 kernels.spread_tiles(dy, m.numbers, m.step, place, tile, blocks.start, sums)
                 if weights:
