@@ -192,7 +192,8 @@ class Workspace:
         return stop
 
 
-Argument = Tensor | tuple[Tensor, Descriptor] | None
+Seen = tuple[Tensor, Descriptor]  # in a layout of its memory that may not be its own
+Argument = Tensor | Seen | None
 _OUTPUTS = ("dst", "diff_src", "diff_weights", "diff_bias", "diff_scale", "diff_shift")
 
 
@@ -268,9 +269,7 @@ class Program:
         made = library.new("reorder_primitive_desc_create", *arguments)
         self.add(made, {"src": (source, a), "dst": (target, b)})
 
-    def source(
-        self, tensor: Tensor, layout: Descriptor, seen_as: Descriptor | None = None
-    ) -> tuple[Tensor, Descriptor]:
+    def source(self, tensor: Tensor, layout: Descriptor, seen_as: Descriptor | None = None) -> Seen:
         """`tensor` for reading in `layout`: itself, or a copy that the program makes first.
 
         `seen_as` is another description of the tensor's own storage (say, with groups).
@@ -285,7 +284,7 @@ class Program:
     def target(
         self, tensor: Tensor, layout: Descriptor, seen_as: Descriptor | None = None,
         accumulate: bool = False, wanted: bool = True,
-    ) -> tuple[tuple[Tensor, Descriptor], Staged | None]:  # fmt: skip
+    ) -> tuple[Seen, Staged | None]:  # fmt: skip
         """`tensor` for writing in `layout`, and what `finish` must do afterwards if anything.
 
         A scratch tensor stands in where the layouts differ, where the result is to be added to
@@ -311,8 +310,8 @@ class Program:
 
     def sum(
         self,
-        parts: Sequence[tuple[Tensor, Descriptor]],
-        total: tuple[Tensor, Descriptor],
+        parts: Sequence[Seen],
+        total: Seen,
         coefficients: Sequence[float] | None = None,
     ) -> None:
         """Append total = sum of coefficient * part, in one pass; total may be the first part."""
@@ -328,7 +327,19 @@ class Program:
         }
         self.add(made, {**arguments, "dst": total})
 
-    def relu(self, place: tuple[Tensor, Descriptor], slope: float) -> None:
+    def product(
+        self, a: Seen, b: Seen, c: Seen, bias: Seen | None = None, relu: float | None = None,
+        add: bool = False,
+    ) -> None:  # fmt: skip
+        """Append c = relu(a b + bias), or c += a b, for matrices or stacks of them."""
+        library, operands = self.library, (a, b, bias, c)
+        with self.backend.attributes(relu, add) as attributes:
+            self.backend.use_threads()
+            layouts = [seen[1].handle if seen else None for seen in operands]
+            made = library.new("matmul_primitive_desc_create", library.engine, *layouts, attributes)
+        self.add(made, dict(zip(("src", "weights", "bias", "dst"), operands, strict=True)))
+
+    def relu(self, place: Seen, slope: float) -> None:
         """Append a ReLU in place."""
         library, layout = self.library, place[1].handle
         self.backend.use_threads()

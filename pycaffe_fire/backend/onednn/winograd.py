@@ -15,7 +15,7 @@ from ..kernels.tiles import LANES
 from ..kernels.winograd import PATCH, PRODUCTS, TILES
 from ..tensor import NATIVE, Array, Tensor
 from .convolution import Convolution
-from .memory import Descriptor, OneDNNTensor, Program
+from .memory import Descriptor, Program, Seen
 
 # What making and reading a number of V or M costs, or of U, in multiplications of the direct method
 # (measured on GoogLeNet's layers); and what part of the direct method's work makes it pay.
@@ -101,7 +101,7 @@ class Winograd(WeightedPlan):
 
     @cached_property
     def _forward_product(self) -> Program:
-        return _product(self._v.whole, self._u.whole, self._m.whole)
+        return self._product(self._v.whole, self._u.whole, self._m.whole)
 
     @cached_property
     def _ut(self) -> Operand:
@@ -117,13 +117,18 @@ class Winograd(WeightedPlan):
 
     @cached_property
     def _data_product(self) -> Program:
-        return _product(self._m.whole, self._ut.whole, self._v.whole)
+        return self._product(self._m.whole, self._ut.whole, self._v.whole)
 
     @cached_property
     def _weight_products(self) -> tuple[Program, Program]:
         """The one that begins a sum over chunks, and the one that goes on with it."""
         operands = self._v.turned, self._m.whole, self._du.whole
-        return _product(*operands), _product(*operands, add=True)
+        return self._product(*operands), self._product(*operands, add=True)
+
+    def _product(self, a: Seen, b: Seen, c: Seen, add: bool = False) -> Program:
+        program = Program(self.backend)
+        program.product(a, b, c, add=add)
+        return program
 
     # Running.
 
@@ -224,21 +229,6 @@ class Operand:
     @property
     def numbers(self) -> Array:
         return self._tensor.buffer
-
-
-Seen = tuple[OneDNNTensor, Descriptor]
-
-
-def _product(a: Seen, b: Seen, c: Seen, add: bool = False) -> Program:
-    """c = a b, or c += a b, for all of their matrices."""
-    program = Program(c[0].backend)
-    library = program.library
-    with program.backend.attributes(add=add) as attributes:
-        program.backend.use_threads()
-        operands = (a[1].handle, b[1].handle, None, c[1].handle)
-        made = library.new("matmul_primitive_desc_create", library.engine, *operands, attributes)
-    program.add(made, {"src": a, "weights": b, "dst": c})
-    return program
 
 
 def _divisors(number: int) -> list[int]:
