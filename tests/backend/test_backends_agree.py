@@ -33,6 +33,8 @@ CONVS = {
     "tiles inside": Conv((2, 64, 14, 14), 64, window((3, 3))),
     "tiles beyond": Conv((1, 64, 15, 23), 64, window((3, 3), 1, (3, 0))),
     "small tiles": Conv((2, 96, 13, 12), 128, window((5, 5), 1, 2)),
+    "groups of tiles": Conv((3, 96, 14, 13), 192, window((3, 3), 1, 1), 3),
+    "groups of small tiles": Conv((2, 96, 27, 27), 256, window((5, 5), 1, 2), 2),
     "many tiles": Conv((2, 64, 64, 60), 128, window((3, 3), 1, 1)),
     "deconvolution blocks": Conv((2, 16, 4, 4), 32, window((4, 4), 2, 1), 1, True),
     "deconvolution bits": Conv((1, 21, 3, 3), 5, window((4, 4), 2, 1), 1, True),

@@ -42,7 +42,11 @@ def test_numbers_of_the_transforms_have_no_rounding(window_size: int) -> None:
         np.testing.assert_array_equal(np.float32(matrix), matrix)
 
 
-# Kernels: two images with two blocks of channels, and tiles that reach beyond the border.
+# Kernels: two images with three blocks of channels, of which V and M have the last two, and tiles
+# that reach beyond the border.
+
+
+HELD = (1, 2)
 
 
 class Case:
@@ -56,19 +60,22 @@ class Case:
         self.tiles, self.channels = 2 * self.rows * self.columns, 2 * b
 
     def images(self) -> Array:
-        return normal(2, 2, self.height, self.width, self.b)
+        """With nothing but zeros in the first block."""
+        made = normal(2, 3, self.height, self.width, self.b)
+        made[:, 0] = 0
+        return made
 
     @property
-    def places(self) -> list[tuple[int, int, int, int]]:
+    def places(self) -> list[tuple[int, ...]]:
         starts = range(0, 2 * self.rows, self.count)
-        return [(first, self.count, self.rows, self.columns) for first in starts]
+        return [(first, self.count, self.rows, self.columns, self.tile) for first in starts]
 
     def spread(self, kernel: Any, x: Array, *more: Any) -> Array:
         """V or M of all tiles, (36, tiles, channels)."""
         tiles, parts = self.count * self.columns, []
         flat, step = operand(tiles, self.channels)
         for place in self.places:
-            kernel(x, flat, step, place, self.tile, *more)
+            kernel(x, flat, step, place, HELD, *more)
             parts.append(matrices_of(flat, step, tiles, self.channels))
         return np.concatenate(parts, axis=1)
 
@@ -76,11 +83,11 @@ class Case:
         tiles = self.count * self.columns
         for i, place in enumerate(self.places):
             flat, step = operand(tiles, self.channels, values[:, i * tiles : (i + 1) * tiles])
-            kernel(flat, x, step, place, self.tile, *more)
+            kernel(flat, x, step, place, HELD, *more)
 
     def seen(self, x: Array, before: int, size: int) -> Array:
         """(tiles, channels, size, size): what each tile shows of its image, zeros outside."""
-        plain = x.transpose(0, 1, 4, 2, 3).reshape(2, -1, self.height, self.width)
+        plain = x[:, 1:].transpose(0, 1, 4, 2, 3).reshape(2, -1, self.height, self.width)
         wide = np.pad(plain, ((0, 0), (0, 0), (before, 12), (before, 12)))
         return np.stack([
             image[:, y : y + size, x : x + size] for image in wide
@@ -138,9 +145,11 @@ def test_gradient_of_patches_is_the_transpose(case: Case, add: bool) -> None:
     width = (case.tile * case.columns + overlap) * case.b
     carried = np.full((2, overlap, width), np.nan, np.float32)
     case.gather(kernels.gather_patches, v, dx, case.pad, carried, add)
+    np.testing.assert_array_equal(dx[:, 0], before[:, 0])  # not its part
+    dx[:, 0] = 0
     if add:
         dx -= before
-    for pixel in [(0, 0, 0, 0, 0), (1, 1, -1, -1, -1), (0, 1, case.tile, 1, 5)]:
+    for pixel in [(0, 1, 0, 0, 0), (1, 2, -1, -1, -1), (0, 2, case.tile, 1, 5)]:
         one = np.zeros_like(x)
         one[pixel] = 1
         expected = (case.spread(kernels.spread_patches, one, case.pad) * v).sum(dtype=float)
@@ -154,7 +163,7 @@ def test_gradient_of_patches_is_the_transpose(case: Case, add: bool) -> None:
 def test_tiles(case: Case) -> None:
     m, bias = normal(PRODUCTS, case.tiles, case.channels), normal(case.channels)
     y = np.full_like(case.images(), np.nan)
-    case.gather(kernels.gather_tiles, m, y, 0, bias, np.float32(0.25))
+    case.gather(kernels.gather_tiles, m, y, bias, np.float32(0.25))
     made = np.einsum("ia,ijtc,jb->tcab", case.a, m.reshape(6, 6, *m.shape[1:]), case.a)
     expected = made + bias[:, None, None]
     expected = np.where(expected > 0, expected, 0.25 * expected)
@@ -167,9 +176,11 @@ def test_tiles(case: Case) -> None:
 def test_gradient_of_tiles(case: Case) -> None:
     dy, sums = case.images(), np.zeros((case.count, case.channels), np.float32)
     expected = transformed(case.a, case.seen(dy, 0, case.tile))
-    found = case.spread(kernels.spread_tiles, dy, 0, sums)
+    found = case.spread(kernels.spread_tiles, dy, sums)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(sums.sum(0), dy.sum((0, 2, 3)).reshape(-1), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        sums.sum(0), dy[:, 1:].sum((0, 2, 3)).reshape(-1), rtol=1e-4, atol=1e-4
+    )
 
 
 @WINDOWS
@@ -215,7 +226,9 @@ SAME, WIDE = window((3, 3), 1, 1), window((5, 5), 1, 2)
         ((1, 64, 56, 56), 64, SAME, 1, True),
         ((8, 64, 28, 28), 96, window((3, 3)), 1, True),
         ((4, 96, 27, 27), 256, WIDE, 1, True),
-        ((8, 64, 28, 28), 96, SAME, 2, False),
+        ((8, 384, 13, 13), 256, SAME, 2, True),
+        ((8, 96, 27, 27), 256, WIDE, 2, True),
+        ((8, 64, 28, 28), 64, SAME, 16, False),
         ((8, 64, 28, 28), 96, window((3, 3), 2, 1), 1, False),
         ((8, 64, 28, 28), 96, window((3, 3), 1, 2, 2), 1, False),
         ((8, 64, 28, 28), 96, window((3, 3), (1, 2), 1), 1, False),

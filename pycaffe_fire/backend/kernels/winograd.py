@@ -10,9 +10,9 @@ transposed.
 
 Images are (N, C/b, H, W, b), weights (O/b, I/b, k, k, b, b) with the outputs last. A call takes
 some rows of tiles; its `place` says which: the first, counted through all images, and how many,
-then how many rows and columns of tiles an image has. M may hold a part of the output channels,
-from block `first_block` on. Pixels are copied to a narrow band with a border of zeros, so that no
-tile is an exception.
+then how many rows and columns of tiles an image has, and the side of a tile. V and M may have a
+part of an image's channels: `held` is the first block and how many. Pixels are copied to a narrow
+band with a border of zeros, so that no tile is an exception.
 """
 
 from __future__ import annotations
@@ -79,16 +79,16 @@ def _copy_rows(image: Any, first: int, left: int, band: Any) -> None:
 
 
 @parallel_jit
-def spread_patches(x: Any, v: Any, step: int, place: Any, tile: int, pad: Any) -> None:
+def spread_patches(x: Any, v: Any, step: int, place: Any, held: Any, pad: Any) -> None:
     """V from x."""
-    first, count, rows, columns = place
-    blocks, b = x.shape[1], x.shape[4]
+    first, count, rows, columns, tile = place
+    (first_block, blocks), b = held, x.shape[4]
     channels, width = blocks * b, (tile * columns + PATCH - tile) * b
     for task in prange(count):
         image, row = (first + task) // rows, (first + task) % rows
         band = np.zeros((PATCH, width), np.float32)
         for o in range(blocks):
-            plane = x[image, o].reshape(x.shape[2], -1)
+            plane = x[image, first_block + o].reshape(x.shape[2], -1)
             _copy_rows(plane, tile * row - pad[0], pad[1] * b, band)
             for j in range(columns):
                 for lane in range(0, b, LANES):
@@ -100,15 +100,15 @@ def spread_patches(x: Any, v: Any, step: int, place: Any, tile: int, pad: Any) -
 
 @parallel_jit
 def gather_patches(
-    v: Any, dx: Any, step: int, place: Any, tile: int, pad: Any, carried: Any, add: bool
+    v: Any, dx: Any, step: int, place: Any, held: Any, pad: Any, carried: Any, add: bool
 ) -> None:
     """The gradient of x from that of V, or dx += it; neighbouring patches overlap.
 
     The place is whole images, or equal parts of one in turn; `carried` (C/b, overlap, width) keeps
     what the last row of tiles has to say about the first pixels of the next.
     """
-    first, count, rows, columns = place
-    blocks, height, b = dx.shape[1], dx.shape[2], dx.shape[4]
+    first, count, rows, columns, tile = place
+    (first_block, blocks), height, b = held, dx.shape[2], dx.shape[4]
     overlap, left, length = PATCH - tile, pad[1] * b, dx.shape[3] * b
     channels, width = blocks * b, (tile * columns + overlap) * b
     for task in prange(max(1, count // rows) * blocks):
@@ -124,7 +124,7 @@ def gather_patches(
                         v, (at * columns + j) * channels + o * b + lane, PATCH * step, step,
                         band.reshape(-1), tile * j * b + lane, width, b,
                     )  # fmt: skip
-            plane = dx[image, o].reshape(height, -1)
+            plane = dx[image, first_block + o].reshape(height, -1)
             for k in range(PATCH if row == rows - 1 else tile):
                 y = tile * row + k - pad[0]
                 if 0 <= y < height:
@@ -141,17 +141,15 @@ def gather_patches(
 
 
 @parallel_jit
-def gather_tiles(
-    m: Any, y: Any, step: int, place: Any, tile: int, first_block: int, bias: Any, slope: Any
-) -> None:
-    """y = A^T M A + bias, then a ReLU with this slope (1: none); bias has the part that M has."""
-    first, count, rows, columns = place
-    height, b = y.shape[2], y.shape[4]
-    channels, width = bias.size, tile * columns * b
+def gather_tiles(m: Any, y: Any, step: int, place: Any, held: Any, bias: Any, slope: Any) -> None:
+    """y = A^T M A + bias, then a ReLU with this slope (1: none)."""
+    first, count, rows, columns, tile = place
+    (first_block, blocks), height, b = held, y.shape[2], y.shape[4]
+    channels, width = blocks * b, tile * columns * b
     for task in prange(count):
         image, row = (first + task) // rows, (first + task) % rows
         band = np.empty((tile, width), np.float32)
-        for o in range(channels // b):
+        for o in range(blocks):
             for j in range(columns):
                 for lane in range(0, b, LANES):
                     at = (task * columns + j) * channels + o * b + lane
@@ -171,17 +169,15 @@ def gather_tiles(
 
 
 @parallel_jit
-def spread_tiles(
-    dy: Any, m: Any, step: int, place: Any, tile: int, first_block: int, sums: Any
-) -> None:
-    """The gradient of M from that of y; sums[row] += its sum by channel, of the part M has."""
-    first, count, rows, columns = place
-    b = dy.shape[4]
-    channels, width = sums.shape[1], tile * columns * b
+def spread_tiles(dy: Any, m: Any, step: int, place: Any, held: Any, sums: Any) -> None:
+    """The gradient of M from that of y; sums[row] += its sum by channel."""
+    first, count, rows, columns, tile = place
+    (first_block, blocks), b = held, dy.shape[4]
+    channels, width = blocks * b, tile * columns * b
     for task in prange(count):
         image, row = (first + task) // rows, (first + task) % rows
         band = np.zeros((tile, width), np.float32)
-        for o in range(channels // b):
+        for o in range(blocks):
             plane = dy[image, first_block + o].reshape(dy.shape[2], -1)
             _copy_rows(plane, tile * row, 0, band)
             for j in range(columns):

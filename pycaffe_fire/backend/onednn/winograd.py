@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,8 +29,8 @@ SPREAD, PAGE = 80, 1024  # steps are SPREAD numbers more than pages: neighbours 
 class Winograd(WeightedPlan):
     """Takes over from a direct plan whose shapes and layouts suit it.
 
-    Output channels are cut into slices where U is large. Within a slice, a batch goes through in
-    chunks of tile rows: whole images, or equal parts of one.
+    Output channels are cut into slices: groups, or parts of them where U is large. Within a slice,
+    a batch goes through in chunks of tile rows: whole images, or equal parts of one.
     """
 
     @staticmethod
@@ -38,7 +39,7 @@ class Winograd(WeightedPlan):
         window = direct.window
         size = window.kernel[0]
         if (
-            numba is None or direct.transposed or direct.groups > 1 or size not in TILES
+            numba is None or direct.transposed or size not in TILES
             or window.kernel != (size, size) or {*window.stride, *window.dilation} != {1}
             or not _block(direct)
         ):  # fmt: skip
@@ -46,7 +47,8 @@ class Winograd(WeightedPlan):
         outputs, inputs = direct.w.shape[:2]
         images, _, *out = direct.y.shape
         tiles = images * prod(-(-n // TILES[size]) for n in out)
-        transforms = IMAGE_COST * tiles * (inputs + outputs) + WEIGHT_COST * inputs * outputs
+        numbers = tiles * (direct.x.shape[1] + outputs)
+        transforms = IMAGE_COST * numbers + WEIGHT_COST * inputs * outputs
         taps = prod(map(_taps, direct.x.shape[2:], out, window.pad, window.kernel))
         work = PRODUCTS * (tiles * inputs * outputs + transforms)
         return work < WORTH * images * taps * inputs * outputs
@@ -57,9 +59,10 @@ class Winograd(WeightedPlan):
         self.relu, self._pad = direct.relu, direct.window.pad
         self._block = _block(direct)
         outputs, self._inputs, size, _ = self.w.shape
+        self._group = outputs // direct.groups
         self._tile = TILES[size]
         self._rows, self._columns = (-(-n // self._tile) for n in self.y.shape[2:])
-        slices = [self._block * n for n in _divisors(outputs // self._block)]
+        slices = [self._block * n for n in _divisors(self._group // self._block)]
         self._outputs = _largest(slices, SLICE // (PRODUCTS * self._inputs))
         chunks = _divisors(self._rows) + [self._rows * n for n in _divisors(self.y.shape[0])]
         each = PRODUCTS * self._columns * (self._inputs + self._outputs)
@@ -137,70 +140,64 @@ class Winograd(WeightedPlan):
         bias = self._no_bias if self.b is None else _read(self.b.value)
         x, w = self._images(self.x.value), self._windows(self.w.value)
         y = self._images(self.y.value, written=True)
-        v, u, m, product, tile = self._v, self._u, self._m, self._forward_product, self._tile
+        v, u, m, product = self._v, self._u, self._m, self._forward_product
         use_threads(self.backend.threads)
-        for outputs, blocks in self._slices():
-            kernels.spread_windows(w[blocks], u.numbers, u.step)
+        for part in self._slices():
+            kernels.spread_windows(w[part.windows], u.numbers, u.step)
             for place in self._places():
-                kernels.spread_patches(x, v.numbers, v.step, place, tile, self._pad)
+                kernels.spread_patches(x, v.numbers, v.step, place, part.below, self._pad)
                 product.run()
                 kernels.gather_tiles(
-                    m.numbers, y, m.step, place, tile, blocks.start, bias[outputs], slope
+                    m.numbers, y, m.step, place, part.above, bias[part.outputs], slope
                 )
         self.y.value.fresh = NATIVE
 
     def backward(self, data: bool, weights: bool, bias: bool) -> None:
-        x, dy, w = (
-            self._images(self.x.value),
-            self._images(self.y.gradient),
-            self._windows(self.w.value),
-        )
+        x, w = self._images(self.x.value), self._windows(self.w.value)
+        dy = self._images(self.y.gradient)
         dx = self._images(self.x.gradient, written=True) if data else None
         dw = self._windows(self.w.gradient) if weights else None
         db = _read(self.b.gradient) if bias and self.b is not None else None
-        v, u, m, du, tile, sums = self._v, self._u, self._m, self._du, self._tile, self._sums
+        v, u, m, du, sums, pad = self._v, self._u, self._m, self._du, self._sums, self._pad
         data_product, weight_products, turn = self._data_product, self._weight_products, self._turn
         use_threads(self.backend.threads)
-        for outputs, blocks in self._slices():
+        for part in self._slices():
             sums[...] = 0
             if data:
-                kernels.spread_windows(w[blocks], u.numbers, u.step)
+                kernels.spread_windows(w[part.windows], u.numbers, u.step)
                 turn.run()
             for number, place in enumerate(self._places()):
-                kernels.spread_tiles(dy, m.numbers, m.step, place, tile, blocks.start, sums)
+                kernels.spread_tiles(dy, m.numbers, m.step, place, part.above, sums)
                 if weights:
-                    kernels.spread_patches(x, v.numbers, v.step, place, tile, self._pad)
+                    kernels.spread_patches(x, v.numbers, v.step, place, part.below, pad)
                     weight_products[number > 0].run()
                 if data:
                     data_product.run()
                     kernels.gather_patches(
-                        v.numbers,
-                        dx,
-                        v.step,
-                        place,
-                        tile,
-                        self._pad,
-                        self._carried,
-                        blocks.start > 0,
+                        v.numbers, dx, v.step, place, part.below, pad, self._carried, part.goes_on
                     )
             if dw is not None:
-                kernels.gather_windows(du.numbers, dw[blocks], du.step)
+                kernels.gather_windows(du.numbers, dw[part.windows], du.step)
             if db is not None:
-                db[outputs] += sums.sum(axis=0)
+                db[part.outputs] += sums.sum(axis=0)
         written = ((self.x, data), (self.w, weights), (self.b, db is not None))
         for blob in (blob for blob, wanted in written if blob is not None and wanted):
             blob.gradient.fresh = NATIVE
 
-    def _slices(self) -> Iterable[tuple[slice, slice]]:
-        """Output channels, and the same in blocks."""
+    def _slices(self) -> Iterable[Slice]:
         for first in range(0, self.y.shape[1], self._outputs):
-            stop = first + self._outputs
-            yield slice(first, stop), slice(first // self._block, stop // self._block)
+            outputs, inputs = self._outputs // self._block, self._inputs // self._block
+            group, within = divmod(first, self._group)
+            block = first // self._block
+            yield Slice(
+                slice(first, first + self._outputs), slice(block, block + outputs),
+                (block, outputs), (group * inputs, inputs), within > 0,
+            )  # fmt: skip
 
     def _places(self) -> Iterable[tuple[int, ...]]:
         """Where each chunk is, as kernels want to know it."""
         for first in range(0, self.y.shape[0] * self._rows, self._count):
-            yield first, self._count, self._rows, self._columns
+            yield first, self._count, self._rows, self._columns, self._tile
 
     def _images(self, tensor: Tensor, written: bool = False) -> Array:
         """(N, C/b, H, W, b) as it lies, to be read, or to be written as a whole."""
@@ -212,6 +209,16 @@ class Winograd(WeightedPlan):
         """(O/b, I/b, k, k, b, b) as it lies."""
         b, (outputs, inputs, *size) = self._block, tensor.shape
         return _read(tensor).reshape(outputs // b, inputs // b, *size, b, b)
+
+
+class Slice(NamedTuple):
+    """Some output channels of one group, and where that is elsewhere."""
+
+    outputs: slice
+    windows: slice  # in blocks
+    above: tuple[int, int]  # first block and number of blocks in y
+    below: tuple[int, int]  # and in x
+    goes_on: bool  # others of its group came before
 
 
 class Operand:
@@ -247,15 +254,20 @@ def _taps(size: int, out: int, pad: int, window: int) -> int:
 
 
 def _block(direct: Convolution) -> int:
-    """b if images lie as (N, C/b, H, W, b) and weights as (O/b, I/b, k, k, b, b), else 0."""
+    """b if images lie as (N, C/b, H, W, b) and weights as (O/b, I/b, k, k, b, b), else 0; with
+    groups, a block of outputs belongs to one of them."""
     layout = direct.w.value.layout
     assert isinstance(layout, Descriptor)
-    facts = layout.library.describe(layout.handle, 4)
+    outputs, inputs, *size = layout.shape
+    shape = (outputs // direct.groups, inputs, *size)
+    if direct.groups > 1:
+        shape = (direct.groups, *shape)
+    facts = layout.library.describe(layout.handle, len(shape))
     block, *others = {*facts["blocks"]} or {1}
-    outer = [n // block for n in layout.shape[:2]]
-    strides = [prod((*outer, *layout.shape[2:])[i + 1 :]) * block * block for i in range(4)]
-    dense = facts["block_axes"] == (1, 0) and facts["padded"] == layout.shape
-    dense &= not others and facts["strides"] == tuple(strides)
+    outer = (*shape[:-4], *(n // block for n in shape[-4:-2]), *size)
+    strides = tuple(prod(outer[i + 1 :]) * block * block for i in range(len(outer)))
+    dense = facts["block_axes"] == (len(shape) - 3, len(shape) - 4) and not others
+    dense &= facts["padded"] == shape and facts["strides"] == strides
     for blob in (direct.x, direct.y):
         grid = blob.value.layout.grid
         dense &= grid is not None and grid[3] == block and blob.shape[1] % block == 0
