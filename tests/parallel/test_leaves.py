@@ -82,6 +82,30 @@ def test_threads_do_not_change_bits_of_special_layers(rows: str, between: str) -
         assert same_bits(first, trained(text, 4, threads)[0])
 
 
+WIDE = """
+layer { name: "data" type: "DummyData" top: "data" top: "label"
+  dummy_data_param { shape { dim: 8 dim: 3 dim: 24 dim: 24 } shape { dim: 8 }
+    data_filler { type: "gaussian" } data_filler { type: "constant" value: 1 } } }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+  convolution_param { num_output: 64 kernel_size: 3 weight_filler { type: "msra" } } }
+layer { name: "wide" type: "Convolution" bottom: "conv" top: "wide"
+  convolution_param { num_output: 64 kernel_size: 3 pad: 1 weight_filler { type: "msra" } } }
+layer { name: "ip" type: "InnerProduct" bottom: "wide" top: "ip"
+  inner_product_param { num_output: 4 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+"""
+
+
+def test_threads_do_not_change_bits_of_winograds_method() -> None:
+    winograd = pytest.importorskip("pycaffe_fire.backend.onednn.winograd")
+    solver = make(WIDE, SGD, 1, leaves=4)
+    assert isinstance(solver.net.layer_dict["wide"]._plans[0][0], winograd.Winograd)
+    solver.close()
+    first, _ = trained(WIDE, 4, 1)
+    assert same_bits(first, trained(WIDE, 4, 2)[0])
+    close(first, trained(WIDE, 1, 2)[0])
+
+
 def test_shared_weights_with_leaves_equal_those_without(rows: str) -> None:
     text = (rows_layer(rows, 8) + body(between=TWINS)).replace(
         'type: "InnerProduct" bottom: "pool" top: "ip"',

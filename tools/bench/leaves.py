@@ -133,9 +133,11 @@ NET = """
 name: "bits"
 layer { name: "data" type: "ImageData" top: "data" top: "label"
   image_data_param { source: "%s/list.txt" root_folder: "%s/" batch_size: 16 shuffle: true }
-  transform_param { crop_size: 12 mirror: true scale: 0.01 } }
-layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
-  convolution_param { num_output: 8 kernel_size: 3 weight_filler { type: "msra" } } }
+  transform_param { crop_size: 28 mirror: true scale: 0.01 } }
+layer { name: "image" type: "Convolution" bottom: "data" top: "image"
+  convolution_param { num_output: 64 kernel_size: 3 weight_filler { type: "msra" } } }
+layer { name: "conv" type: "Convolution" bottom: "image" top: "conv"
+  convolution_param { num_output: 64 kernel_size: 3 weight_filler { type: "msra" } } }
 layer { name: "norm" type: "BatchNorm" bottom: "conv" top: "conv" }
 layer { name: "scale" type: "Scale" bottom: "conv" top: "conv" scale_param { bias_term: true } }
 layer { name: "relu" type: "ReLU" bottom: "conv" top: "conv" }
@@ -168,7 +170,7 @@ def draw_images(folder: Path) -> None:
     random = np.random.default_rng(7)
     lines = []
     for i in range(48):
-        pixels = random.integers(0, 256, (16, 16, 3), np.uint8)
+        pixels = random.integers(0, 256, (32, 32, 3), np.uint8)
         Image.fromarray(pixels).save(folder / f"{i}.png")
         lines.append(f"{i}.png {i % 4}\n")
     (folder / "list.txt").write_text("".join(lines))
