@@ -33,6 +33,10 @@ class Communicator(ABC):
         """How many ranks run on this host."""
         return 1
 
+    def buffer(self, elements: int) -> Array | None:
+        """Memory that `all_sum` would like gradients on the host to be in, zeros, or None."""
+        return None
+
     def all_sum(self, nodes: Sequence[Node]) -> Array:
         """The sum over all ranks' nodes, written over this rank's first node and returned.
 

@@ -179,7 +179,8 @@ class Leaves:
         try:
             return self._spare.pop()
         except IndexError:
-            return net.parameters.zeros()
+            wanted = self.communicator.buffer(net.parameters.size)
+            return net.parameters.zeros() if wanted is None else wanted
 
     # Numbers besides gradients.
 

@@ -94,6 +94,29 @@ def run_many(name: str, comm: Any) -> bool:
     )
 
 
+def run_lent(comm: Any) -> dict[str, bool]:
+    """Sums of gradients that neighbours read where they lie, changed as soon as a sum is done."""
+    communicator = COMMUNICATORS["halving"](comm)
+    size = 300_007  # its pieces are lent, the last ones sent
+    (mine,) = nodes_of(communicator.own_leaves(LEAVES), size)
+    buffer = communicator.buffer(2 * size)
+    if buffer is None or communicator.neighbours is None:
+        return {"lent": False, "right": False}
+    right = True
+    for factor in (1, 2, 4, 8, 16, 32):
+        halves = [buffer[:size], buffer[size:]]
+        for i, half in enumerate(halves):
+            np.multiply(mine.sum, factor << i, out=half)
+            communicator.start([Node(mine.first, mine.size, half)])
+        communicator.finish()
+        right &= all(
+            np.array_equal(half, canonical(size)[0] * (factor << i))
+            for i, half in enumerate(halves)
+        )
+        buffer[...] = np.nan
+    return {"lent": bool(communicator.neighbours._views), "right": right}
+
+
 def run_all_cases() -> None:
     from mpi4py import MPI
 
@@ -108,11 +131,13 @@ def run_all_cases() -> None:
     for name in COMMUNICATORS:
         right = run_many(name, comms[8]) and (world.rank > 4 or run_many(name, comms[5]))
         many[name] = all(world.allgather(right))
+    lent = [run_lent(comms[p]) for p in (2, 4, 8) if world.rank < p]
+    lent = [row for rows in world.allgather(lent) for row in rows]
     job.TRIAL_ELEMENTS = 1000
     fastest = [job._fastest(comms[p], "float32") if world.rank < p else "" for p in RANKS]
     chosen = [sorted(set(names) - {""}) for names in zip(*world.allgather(fastest), strict=True)]
     if world.rank == 0:
-        print(json.dumps({"cases": results, "many": many, "chosen": chosen}))
+        print(json.dumps({"cases": results, "many": many, "chosen": chosen, "lent": lent}))
 
 
 # What pytest does.
@@ -181,6 +206,13 @@ def test_16_bits_really_travel(results: dict[str, Any], name: str, wire: str) ->
 @pytest.mark.parametrize("name", list(COMMUNICATORS))
 def test_several_sums_may_be_under_way(results: dict[str, Any], name: str) -> None:
     assert results["many"][name]
+
+
+def test_neighbours_read_where_a_gradient_lies(results: dict[str, Any]) -> None:
+    if not hasattr(os, "memfd_create"):
+        pytest.skip("only Linux has memory files")
+    assert len(results["lent"]) == 2 + 4 + 8
+    assert all(result == {"lent": True, "right": True} for result in results["lent"])
 
 
 def test_ranks_agree_on_what_is_fastest(results: dict[str, Any]) -> None:

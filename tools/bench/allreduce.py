@@ -16,6 +16,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,14 +41,18 @@ Floats = NDArray[np.float32]
 
 
 class Gradient:
-    """This rank's share of a made-up gradient: one array per node of the tree that it holds."""
+    """This rank's share of a made-up gradient: one array per node of the tree that it holds, in
+    memory as a communicator likes it."""
 
-    def __init__(self, comm: Any, size: int) -> None:
+    def __init__(self, comm: Any, size: int, communicator: RankCommunicator | None) -> None:
         self.size, ranks = size, comm.Get_size()
         self.leaves = 1 << (ranks - 1).bit_length()
         own = places(runs(range(self.leaves), ranks)[comm.Get_rank()])
         self._pattern = (np.arange(size, dtype=np.float32) % 97) / 97
-        self.nodes = [Node(*place, np.empty(size, np.float32)) for place in own]
+        self.nodes = []
+        for place in own:
+            liked = communicator.buffer(size) if communicator is not None else None
+            self.nodes.append(Node(*place, np.empty(size, np.float32) if liked is None else liked))
 
     def fill(self) -> None:
         for node in self.nodes:
@@ -69,10 +74,15 @@ class Gradient:
             raise SolverError(f"{who} computes a wrong sum")
 
 
-Sum = Callable[[Gradient], None]
+@dataclass
+class Contender:
+    """A way to sum, and the communicator that does it if it is one of ours."""
+
+    run: Callable[[Gradient], None]
+    communicator: RankCommunicator | None = None
 
 
-def contenders(comm: Any, wire: str) -> dict[str, Sum]:
+def contenders(comm: Any, wire: str) -> dict[str, Contender]:
     from mpi4py import MPI
 
     def whole(gradient: Gradient) -> None:
@@ -87,30 +97,33 @@ def contenders(comm: Any, wire: str) -> dict[str, Sum]:
                 nodes[0].sum[...] += node.sum
             comm.Allreduce(MPI.IN_PLACE, nodes[0].sum, MPI.SUM)
 
-    def bucketed(communicator: RankCommunicator) -> Sum:
+    def bucketed(communicator: RankCommunicator) -> Contender:
         def run(gradient: Gradient) -> None:
             for nodes in gradient.buckets():
                 communicator.start(nodes)
             communicator.finish()
 
-        return run
+        return Contender(run, communicator)
 
     ours = {name: bucketed(COMMUNICATORS[name](comm.Dup(), wire)) for name in COMMUNICATORS}
-    return {**ours, WHOLE: whole, BUCKETS: in_buckets}
+    return {**ours, WHOLE: Contender(whole), BUCKETS: Contender(in_buckets)}
 
 
-def measure(comm: Any, sums: dict[str, Sum], size: int, repeat: int) -> dict[str, list[float]]:
+def measure(
+    comm: Any, sums: dict[str, Contender], size: int, repeat: int
+) -> dict[str, list[float]]:
     """Seconds of the slowest rank, contenders taking turns; the first round only warms up."""
     from mpi4py import MPI
 
-    gradient = Gradient(comm, size)
+    gradients = {name: Gradient(comm, size, sum_.communicator) for name, sum_ in sums.items()}
     seconds: dict[str, list[float]] = {name: [] for name in sums}
     for turn in range(repeat + 1):
-        for name, run in sums.items():
+        for name, contender in sums.items():
+            gradient = gradients[name]
             gradient.fill()
             comm.Barrier()
             began = time.perf_counter()
-            run(gradient)
+            contender.run(gradient)
             took = comm.allreduce(time.perf_counter() - began, MPI.MAX)
             if turn == 0:
                 gradient.check(name)
@@ -173,8 +186,8 @@ def run(options: argparse.Namespace) -> int:
     comm = MPI.COMM_WORLD
     try:
         sums = {
-            name: run
-            for name, run in contenders(comm, options.wire).items()
+            name: contender
+            for name, contender in contenders(comm, options.wire).items()
             if name.split(",")[0] in options.only
         }
         seconds = measure(comm, sums, int(options.megabytes * 1e6 / 4), options.repeat)

@@ -15,6 +15,7 @@ from ..communicator import Communicator
 from ..tree import Node, PartialSums
 from ..waiting import Waiting
 from .channel import Channel, Message
+from .neighbours import Neighbours
 from .wire import WIRES
 
 COMMUNICATORS: Registry[type[RankCommunicator]] = Registry("communicator", SolverError)
@@ -37,6 +38,7 @@ class RankCommunicator(Communicator):
         self.wire = WIRES[wire]()
         self.hosts: list[str] = comm.allgather(socket.gethostname())
         self.waiting = Waiting(self.hosts)
+        self.neighbours: Neighbours | None = None  # where sums know to use what they share
         self._xp: Any = np
         self._settle: Callable[[], object] = lambda: None
         self._spare: list[Channel] = []
@@ -50,6 +52,7 @@ class RankCommunicator(Communicator):
     def use_device(self, xp: Any, settle: Callable[[], object]) -> None:
         """From now on slices are arrays of `xp`; `settle` waits for all work on them."""
         self._xp, self._settle = xp, settle
+        self.neighbours = None
 
     # Sums.
 
@@ -73,7 +76,10 @@ class RankCommunicator(Communicator):
         self._go_on(flight)
 
     def _new_channel(self) -> Channel:
-        return Channel(self.comm, self.wire, self._xp, self._settle)
+        return Channel(self.comm, self.wire, self._xp, self._settle, self.neighbours)
+
+    def buffer(self, elements: int) -> Array | None:
+        return self.neighbours.empty(elements) if self.neighbours is not None else None
 
     @property
     def under_way(self) -> int:
@@ -134,7 +140,7 @@ class _Flight:
         self._messages: list[Message] = []
 
     def complete(self) -> bool:
-        self._messages = [m for m in self._messages if not m.request.Test()]
+        self._messages = [m for m in self._messages if not m.complete()]
         return not self._messages
 
     def go_on(self) -> bool:

@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ...backend.tensor import Array
 from ..tree import Node
 from .base import COMMUNICATORS, RankCommunicator, Steps, merge_tree, segments
 from .channel import Channel
+from .neighbours import Neighbours
 
 
 @COMMUNICATORS.register("halving")
 class HalvingCommunicator(RankCommunicator):
     """2 (p-1)/p times the gradient's size over the bandwidth; the default.
 
-    Neighbours pair at distance 1 first, then 2, 4, ...: the merges of the canonical tree. Where
-    ranks do not hold one node each of one size (p not a power of two), every rank collects all
-    nodes of its own piece and sums them along the tree.
+    Neighbours pair at distance 1 first, then 2, 4, ...: the merges of the canonical tree; on one
+    host they read from each other's memory. Where ranks do not hold one node each of one size (p
+    not a power of two), every rank collects all nodes of its own piece and sums them along the
+    tree.
     """
 
     name = "halving"
 
+    def __init__(self, comm: Any, wire: str = "float32") -> None:
+        super().__init__(comm, wire)
+        if self._pairs and wire == "float32" and len(set(self.hosts)) < self.size:
+            self.neighbours = Neighbours(comm, self.hosts)
+
+    @property
+    def _pairs(self) -> bool:
+        """Can all ranks pair at every distance?"""
+        return self.size & (self.size - 1) == 0
+
     def steps(self, nodes: Sequence[Node], channel: Channel) -> Steps:
         places = self.layout_of(nodes)
         even = len({tuple(size for _, size in own) for own in places}) == 1 and len(places[0]) == 1
-        if even and self.size & (self.size - 1) == 0:
+        if even and self._pairs:
             return self._halve_and_double(nodes[0].sum, channel)
         return self._collect_pieces(nodes, places, channel)
 
@@ -38,7 +51,7 @@ class HalvingCommunicator(RankCommunicator):
             give, keep = (lower, upper) if self.rank & distance else (upper, lower)
             piece = total[keep]
             incoming = channel.receive(piece.size, peer)
-            yield [incoming, channel.send(total[give], peer)]
+            yield [incoming, channel.lend(total[give], peer)]
             channel.add(piece, channel.values(incoming))
             steps.append((peer, give, keep))
             low, high = keep.start, keep.stop
@@ -47,8 +60,9 @@ class HalvingCommunicator(RankCommunicator):
         for peer, give, keep in reversed(steps):
             target = total[give]
             incoming = channel.receive_into(target, peer)
-            yield [incoming, channel.send(total[keep], peer)]
+            yield [incoming, channel.lend(total[keep], peer)]
             channel.settle(incoming, target)
+        yield channel.goodbyes()
 
     def _collect_pieces(
         self, nodes: Sequence[Node], places: list[list[tuple[int, int]]], channel: Channel
