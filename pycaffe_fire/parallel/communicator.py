@@ -34,7 +34,7 @@ class Communicator(ABC):
         return 1
 
     def buffer(self, elements: int) -> Array | None:
-        """Memory that `all_sum` would like gradients on the host to be in, zeros, or None."""
+        """Zeros in memory of the host that suits sums, or None where any memory will do."""
         return None
 
     def all_sum(self, nodes: Sequence[Node]) -> Array:

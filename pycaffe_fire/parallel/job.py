@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 from ..errors import FireError, SolverError
 from ..registry import did_you_mean
 from .communicator import Communicator, SerialCommunicator
@@ -113,7 +111,7 @@ def _fastest(comm: Any, wire: str) -> str:
     for name in COMMUNICATORS:
         candidate = COMMUNICATORS[name](comm.Dup(), wire)
         own = places(candidate.own_leaves(default_leaves(candidate.size)))
-        nodes = [Node(*place, np.ones(TRIAL_ELEMENTS, np.float32)) for place in own]
+        nodes = [Node(*place, candidate.buffer(TRIAL_ELEMENTS)) for place in own]
         times = []
         for _ in range(TRIALS):
             comm.Barrier()

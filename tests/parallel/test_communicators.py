@@ -99,10 +99,7 @@ def run_lent(comm: Any) -> dict[str, bool]:
     communicator = COMMUNICATORS["halving"](comm)
     size = 300_007  # its pieces are lent, the last ones sent
     (mine,) = nodes_of(communicator.own_leaves(LEAVES), size)
-    buffer = communicator.buffer(2 * size)
-    if buffer is None or communicator.neighbours is None:
-        return {"lent": False, "right": False}
-    right = True
+    buffer, right = communicator.buffer(2 * size), True
     for factor in (1, 2, 4, 8, 16, 32):
         halves = [buffer[:size], buffer[size:]]
         for i, half in enumerate(halves):
@@ -114,7 +111,8 @@ def run_lent(comm: Any) -> dict[str, bool]:
             for i, half in enumerate(halves)
         )
         buffer[...] = np.nan
-    return {"lent": bool(communicator.neighbours._views), "right": right}
+    lent = communicator.neighbours is not None and communicator.neighbours._views
+    return {"lent": bool(lent), "right": right}
 
 
 def run_all_cases() -> None:

@@ -49,10 +49,10 @@ class Gradient:
         self.leaves = 1 << (ranks - 1).bit_length()
         own = places(runs(range(self.leaves), ranks)[comm.Get_rank()])
         self._pattern = (np.arange(size, dtype=np.float32) % 97) / 97
-        self.nodes = []
-        for place in own:
-            liked = communicator.buffer(size) if communicator is not None else None
-            self.nodes.append(Node(*place, np.empty(size, np.float32) if liked is None else liked))
+        memory = (
+            (lambda n: np.empty(n, np.float32)) if communicator is None else communicator.buffer
+        )
+        self.nodes = [Node(*place, memory(size)) for place in own]
 
     def fill(self) -> None:
         for node in self.nodes:

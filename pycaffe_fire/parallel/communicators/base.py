@@ -78,8 +78,9 @@ class RankCommunicator(Communicator):
     def _new_channel(self) -> Channel:
         return Channel(self.comm, self.wire, self._xp, self._settle, self.neighbours)
 
-    def buffer(self, elements: int) -> Array | None:
-        return self.neighbours.empty(elements) if self.neighbours is not None else None
+    def buffer(self, elements: int) -> Array:
+        shared = self.neighbours.empty(elements) if self.neighbours is not None else None
+        return np.zeros(elements, np.float32) if shared is None else shared
 
     @property
     def under_way(self) -> int:
