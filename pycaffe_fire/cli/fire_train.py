@@ -30,8 +30,8 @@ from ..parallel.job import (
     ranks_started,
 )
 from ..parallel.launch import run_job
-from ..parallel.monitor import Reporter
 from ..parallel.tree import check_leaves
+from ..parallel.watch import watched
 from ..report.glog import logging_with, stderr_handler
 from ..report.json_log import JsonLog, log_path
 from ..report.progress import ConsoleHandler, ProgressDisplay
@@ -98,8 +98,8 @@ def _run_rank(options: argparse.Namespace, param: Any, communicator: Communicato
         return
     results = Results()
     effects = EFFECTS[options.sigint_effect], EFFECTS[options.sighup_effect]
-    reporter = Reporter(communicator.rank, lambda: communicator.doing)
     with (
+        watched(communicator, "fire_train"),
         _display(options.log or param.debug_info, communicator.rank) as show,
         _logs(options, param, communicator.rank) as logs,
     ):
@@ -108,7 +108,6 @@ def _run_rank(options: argparse.Namespace, param: Any, communicator: Communicato
         with SignalRequests(*effects) as requests:
             solver.requested_action = requests
             solver.solve()
-        reporter.close()
         solver.close()
         log.info("Optimization Done.")
     if communicator.rank == 0:

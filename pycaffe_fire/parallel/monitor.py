@@ -2,7 +2,7 @@
 
 Every rank has a thread that tells the monitor once a second what it is doing. A stopped process
 says nothing, a killed one hangs up; both are named. The monitor lives in `fire_train -n`, which
-started the ranks.
+started the ranks, or in ranks that watch others (watch.py).
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class Monitor:
     def __init__(self) -> None:
         self.signs: dict[int, Sign] = {}
         self._lost: Failure | None = None
+        self.heard = threading.Event()  # of a rank that is lost
         self._lock = threading.RLock()  # a signal may come while its own thread holds it
         monitor = self
 
@@ -91,12 +92,14 @@ class Monitor:
             unknown = Sign(rank, said["host"], "nothing", time.monotonic())
             if self._lost is None:
                 self._lost = Failure(self.signs.get(rank, unknown), said["how"], said["told"])
+                self.heard.set()
 
     def _hang_up(self, rank: int) -> None:
         with self._lock:
             sign = self.signs[rank]
             if self._lost is None and not sign.finished:
                 self._lost = Failure(sign, "died")
+                self.heard.set()
 
     def failure(self) -> Failure | None:
         """The rank that was lost first, or one that hangs."""
@@ -107,6 +110,12 @@ class Monitor:
                 if not sign.finished and time.monotonic() - sign.when > SILENCE:
                     return Failure(sign, f"has been silent for {SILENCE:.0f} s")
         return None
+
+    def forgive(self) -> None:
+        """Whoever was silent until now need not account for it."""
+        with self._lock:
+            for sign in self.signs.values():
+                sign.when = time.monotonic()
 
     def local_ranks(self) -> list[int]:
         """The processes of the ranks on this host that have spoken."""
@@ -121,18 +130,24 @@ class Monitor:
 
 
 class Reporter:
-    """A rank's thread that tells the monitor, if there is one, what the rank is doing."""
+    """A rank's thread that tells a monitor, if there is one, what the rank is doing."""
 
-    def __init__(self, rank: int, doing: Callable[[], str]) -> None:
+    def __init__(self, rank: int, doing: Callable[[], str], address: str) -> None:
         self._stop = threading.Event()
         self._rank, self._doing = rank, doing
-        address = os.environ.get(ADDRESS_VARIABLE)
         self._thread: threading.Thread | None = None
-        if address:
-            host, port = address.rsplit(":", 1)
-            self._socket = _connect(host, int(port))
-            self._thread = threading.Thread(target=self._run, daemon=True)
-            self._thread.start()
+        if not address:
+            return
+        try:
+            self._socket = _connect(address)
+        except OSError:
+            return
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    @property
+    def connected(self) -> bool:
+        return self._thread is not None
 
     def _run(self) -> None:
         try:
@@ -171,8 +186,7 @@ def tell_of_loss(rank: int, host: str, how: str, told: bool) -> bool:
         return False
     said = {"rank": rank, "host": host, "how": how, "told": told}
     try:
-        name, port = address.rsplit(":", 1)
-        with _connect(name, int(port)) as connection:
+        with _connect(address) as connection:
             connection.sendall(json.dumps(said).encode() + b"\n")
             connection.shutdown(socket.SHUT_WR)
             connection.recv(1)  # hangs up when it has heard: others may die from now on
@@ -181,9 +195,10 @@ def tell_of_loss(rank: int, host: str, how: str, told: bool) -> bool:
     return True
 
 
-def _connect(host: str, port: int) -> socket.socket:
+def _connect(address: str) -> socket.socket:
     """The monitor by its name, or on this very machine where names do not resolve."""
+    host, port = address.rsplit(":", 1)
     try:
-        return socket.create_connection((host, port), timeout=10)
+        return socket.create_connection((host, int(port)), timeout=10)
     except OSError:
-        return socket.create_connection(("127.0.0.1", port), timeout=10)
+        return socket.create_connection(("127.0.0.1", int(port)), timeout=10)

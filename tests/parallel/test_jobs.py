@@ -167,6 +167,33 @@ def test_a_lost_rank_ends_the_job_and_is_named(folder: Path, number: int) -> Non
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the ranks in /proc")
+@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_ranks_of_mpiexec_watch_each_other(folder: Path, number: int, victim: int) -> None:
+    write(folder, 10**7, snapshot=5)
+    job = start(folder, "--leaves", "2", launcher=[find_mpiexec(), "-n", "2"])
+    wait_for(folder, job, "snap_iter_5.solverstate")
+    time.sleep(1.5)  # by now everybody has told what it does
+    ranks = sorted(ranks_of(job), key=_rank)
+    began = time.monotonic()
+    os.kill(ranks[victim], number)
+    output, _ = job.communicate(timeout=60)
+    assert time.monotonic() - began < 30
+    assert job.returncode != 0
+    how = "died" if number == signal.SIGKILL else "has been silent for 15 s"
+    found = re.findall(rf"fire_train: rank {victim} on \S+ {how}; last seen: iteration \d+", output)
+    # Of a death mpiexec knows, too, and may end the other rank before it speaks.
+    assert len(found) == 1 or number == signal.SIGKILL and "signal 9" in output, output
+    time.sleep(0.5)
+    assert not [pid for pid in ranks if Path(f"/proc/{pid}").exists() and not _zombie(pid)]
+
+
+def _rank(pid: int) -> str:
+    variables = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    return next(v for v in variables if v.startswith("PMI_RANK="))
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the ranks in /proc")
 @pytest.mark.parametrize("number, snapshots", [(signal.SIGINT, 2), (signal.SIGTERM, 1)])
 def test_signals_go_on_to_the_ranks(folder: Path, number: int, snapshots: int) -> None:
     """As for one process: SIGHUP takes a snapshot, Ctrl-C stops with one; SIGTERM ends all."""
