@@ -173,6 +173,17 @@ def test_tiles(case: Case) -> None:
 
 
 @WINDOWS
+def test_a_relu_of_tiles_has_no_minus_zero_and_keeps_nan(b: int, window_size: int) -> None:
+    case = Case(b, window_size, "images")
+    m, y = np.zeros((PRODUCTS, case.tiles, case.channels), np.float32), case.images()
+    bias = np.ones(case.channels, np.float32)
+    bias[:3] = -1, -np.inf, np.nan
+    case.gather(kernels.gather_tiles, m, y, bias, np.float32(0))
+    np.testing.assert_array_equal(y[0, 1, 0, 0, :4], [0, 0, np.nan, 1])
+    assert not np.signbit(y[0, 1, 0, 0, :2]).any()
+
+
+@WINDOWS
 def test_gradient_of_tiles(case: Case) -> None:
     dy, sums = case.images(), np.zeros((case.count, case.channels), np.float32)
     expected = transformed(case.a, case.seen(dy, 0, case.tile))

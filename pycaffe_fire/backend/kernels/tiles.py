@@ -2,6 +2,8 @@
 
 A compiler that cannot know whether the rows of a tile overlap those of the result works on single
 numbers. So the instructions are written out here, once for each matrix: all reads come first.
+
+Numba's cache does not notice a change of this file: touch those that use it.
 """
 
 from __future__ import annotations

@@ -78,6 +78,16 @@ def _copy_rows(image: Any, first: int, left: int, band: Any) -> None:
             band[k] = 0
 
 
+@part
+def _activate(source: Any, slope: Any, target: Any) -> None:
+    """ReLU; without a slope even minus infinity and its like become 0, and NaN stays."""
+    leaks = slope != 0
+    for i in range(target.size):
+        value = source[i]
+        below = slope * value if leaks else np.float32(0)
+        target[i] = below if value <= 0 else value
+
+
 @parallel_jit
 def spread_patches(x: Any, v: Any, step: int, place: Any, held: Any, pad: Any) -> None:
     """V from x."""
@@ -162,10 +172,7 @@ def gather_tiles(m: Any, y: Any, step: int, place: Any, held: Any, bias: Any, sl
                                      bias, o * b + lane)  # fmt: skip
             plane = y[image, first_block + o].reshape(height, -1)
             for k in range(min(tile, height - tile * row)):
-                source, target = band[k], plane[tile * row + k]
-                for i in range(target.size):
-                    value = source[i]
-                    target[i] = value if value > 0 else slope * value
+                _activate(band[k], slope, plane[tile * row + k])
 
 
 @parallel_jit

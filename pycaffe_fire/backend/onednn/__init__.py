@@ -127,8 +127,10 @@ class OneDNNBackend(NumPyBackend):
     def engine(self, name: str) -> Iterator[None]:
         """Caffe's own engine sums products as they stand, without Winograd's method."""
         self._direct = name == "CAFFE"
-        yield
-        self._direct = False
+        try:
+            yield
+        finally:
+            self._direct = False
 
     def convolution(
         self, x: Blob, w: Blob, b: Blob | None, y: Blob, window: Window, groups: int,
