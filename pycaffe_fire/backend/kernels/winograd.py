@@ -73,7 +73,9 @@ def _copy_rows(image: Any, first: int, left: int, band: Any) -> None:
     height, width = image.shape
     for k in range(band.shape[0]):
         if 0 <= first + k < height:
+            band[k, :left] = 0
             _copy(image[first + k], band[k, left : left + width])
+            band[k, left + width :] = 0
         else:
             band[k] = 0
 
@@ -94,18 +96,18 @@ def spread_patches(x: Any, v: Any, step: int, place: Any, held: Any, pad: Any) -
     first, count, rows, columns, tile = place
     (first_block, blocks), b = held, x.shape[4]
     channels, width = blocks * b, (tile * columns + PATCH - tile) * b
-    for task in prange(count):
-        image, row = (first + task) // rows, (first + task) % rows
-        band = np.zeros((PATCH, width), np.float32)
-        for o in range(blocks):
-            plane = x[image, first_block + o].reshape(x.shape[2], -1)
-            _copy_rows(plane, tile * row - pad[0], pad[1] * b, band)
-            for j in range(columns):
-                for lane in range(0, b, LANES):
-                    _patch_to_v(
-                        band.reshape(-1), tile * j * b + lane, width, b,
-                        v, (task * columns + j) * channels + o * b + lane, PATCH * step, step,
-                    )  # fmt: skip
+    for task in prange(count * blocks):
+        at, o = task // blocks, task % blocks
+        image, row = (first + at) // rows, (first + at) % rows
+        band = np.empty((PATCH, width), np.float32)
+        plane = x[image, first_block + o].reshape(x.shape[2], -1)
+        _copy_rows(plane, tile * row - pad[0], pad[1] * b, band)
+        for j in range(columns):
+            for lane in range(0, b, LANES):
+                _patch_to_v(
+                    band.reshape(-1), tile * j * b + lane, width, b,
+                    v, (at * columns + j) * channels + o * b + lane, PATCH * step, step,
+                )  # fmt: skip
 
 
 @parallel_jit
@@ -147,7 +149,8 @@ def gather_patches(
             for k in range(overlap):
                 _copy(band[tile + k], band[k])
             band[overlap:] = 0
-        carried[o] = band[:overlap]
+        if count < rows:
+            carried[o] = band[:overlap]
 
 
 @parallel_jit
@@ -156,23 +159,24 @@ def gather_tiles(m: Any, y: Any, step: int, place: Any, held: Any, bias: Any, sl
     first, count, rows, columns, tile = place
     (first_block, blocks), height, b = held, y.shape[2], y.shape[4]
     channels, width = blocks * b, tile * columns * b
-    for task in prange(count):
-        image, row = (first + task) // rows, (first + task) % rows
+    for task in prange(count * blocks):
+        at, o = task // blocks, task % blocks
+        image, row = (first + at) // rows, (first + at) % rows
         band = np.empty((tile, width), np.float32)
-        for o in range(blocks):
-            for j in range(columns):
-                for lane in range(0, b, LANES):
-                    at = (task * columns + j) * channels + o * b + lane
-                    start = tile * j * b + lane
-                    if tile == 4:
-                        _m_to_tile_3(m, at, PATCH * step, step, band.reshape(-1), start, width, b,
-                                     bias, o * b + lane)  # fmt: skip
-                    else:
-                        _m_to_tile_5(m, at, PATCH * step, step, band.reshape(-1), start, width, b,
-                                     bias, o * b + lane)  # fmt: skip
-            plane = y[image, first_block + o].reshape(height, -1)
-            for k in range(min(tile, height - tile * row)):
-                _activate(band[k], slope, plane[tile * row + k])
+        flat = band.reshape(-1)
+        for j in range(columns):
+            for lane in range(0, b, LANES):
+                source = (at * columns + j) * channels + o * b + lane
+                target, channel = tile * j * b + lane, o * b + lane
+                if tile == 4:
+                    _m_to_tile_3(m, source, PATCH * step, step, flat, target, width, b,
+                                 bias, channel)  # fmt: skip
+                else:
+                    _m_to_tile_5(m, source, PATCH * step, step, flat, target, width, b,
+                                 bias, channel)  # fmt: skip
+        plane = y[image, first_block + o].reshape(height, -1)
+        for k in range(min(tile, height - tile * row)):
+            _activate(band[k], slope, plane[tile * row + k])
 
 
 @parallel_jit
@@ -181,22 +185,22 @@ def spread_tiles(dy: Any, m: Any, step: int, place: Any, held: Any, sums: Any) -
     first, count, rows, columns, tile = place
     (first_block, blocks), b = held, dy.shape[4]
     channels, width = blocks * b, tile * columns * b
-    for task in prange(count):
-        image, row = (first + task) // rows, (first + task) % rows
-        band = np.zeros((tile, width), np.float32)
-        for o in range(blocks):
-            plane = dy[image, first_block + o].reshape(dy.shape[2], -1)
-            _copy_rows(plane, tile * row, 0, band)
-            for j in range(columns):
-                for lane in range(0, b, LANES):
-                    at = (task * columns + j) * channels + o * b + lane
-                    start = tile * j * b + lane
-                    if tile == 4:
-                        _tile_to_m_3(band.reshape(-1), start, width, b, m, at, PATCH * step, step,
-                                     sums[task], o * b + lane)  # fmt: skip
-                    else:
-                        _tile_to_m_5(band.reshape(-1), start, width, b, m, at, PATCH * step, step,
-                                     sums[task], o * b + lane)  # fmt: skip
+    for task in prange(count * blocks):
+        at, o = task // blocks, task % blocks
+        image, row = (first + at) // rows, (first + at) % rows
+        band = np.empty((tile, width), np.float32)
+        flat = band.reshape(-1)
+        _copy_rows(dy[image, first_block + o].reshape(dy.shape[2], -1), tile * row, 0, band)
+        for j in range(columns):
+            for lane in range(0, b, LANES):
+                source, channel = tile * j * b + lane, o * b + lane
+                target = (at * columns + j) * channels + o * b + lane
+                if tile == 4:
+                    _tile_to_m_3(flat, source, width, b, m, target, PATCH * step, step,
+                                 sums[at], channel)  # fmt: skip
+                else:
+                    _tile_to_m_5(flat, source, width, b, m, target, PATCH * step, step,
+                                 sums[at], channel)  # fmt: skip
 
 
 @parallel_jit

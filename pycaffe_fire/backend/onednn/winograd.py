@@ -21,8 +21,9 @@ from .memory import Descriptor, Program, Seen
 # What making and reading a number of V or M costs, or of U, in multiplications of the direct method
 # (measured on GoogLeNet's layers); and what part of the direct method's work makes it pay.
 IMAGE_COST, WEIGHT_COST, WORTH = 20, 50, 0.85
-# Numbers of V and M, and of U, that are worked on at a time, so that they stay in a cache.
-CHUNK, SLICE = 1_400_000, 2_000_000
+# Numbers of V and M for each thread, of two at least, and of U, that are worked on at a time: few
+# enough to stay in a cache.
+CHUNK, SLICE = 700_000, 2_000_000
 SPREAD, PAGE = 80, 1024  # steps are SPREAD numbers more than pages: neighbours in other cache sets
 
 
@@ -66,7 +67,7 @@ class Winograd(WeightedPlan):
         self._outputs = _largest(slices, SLICE // (PRODUCTS * self._inputs))
         chunks = _divisors(self._rows) + [self._rows * n for n in _divisors(self.y.shape[0])]
         each = PRODUCTS * self._columns * (self._inputs + self._outputs)
-        self._count = _largest(chunks, CHUNK // each)
+        self._count = _largest(chunks, CHUNK * max(2, self.backend.threads) // each)
         self._no_bias = np.zeros(outputs, np.float32)
 
     # Scratch memory and products, made when first needed: before a pass writes any, because the
@@ -258,6 +259,8 @@ def _block(direct: Convolution) -> int:
     groups, a block of outputs belongs to one of them."""
     layout = direct.w.value.layout
     assert isinstance(layout, Descriptor)
+    if layout.is_plain:
+        return 0
     outputs, inputs, *size = layout.shape
     shape = (outputs // direct.groups, inputs, *size)
     if direct.groups > 1:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...backend.tensor import Array
+from ...backend.tensor import Array, aligned
 from ...errors import SolverError
 from ...registry import Registry
 from ..communicator import Communicator
@@ -79,8 +79,12 @@ class RankCommunicator(Communicator):
         return Channel(self.comm, self.wire, self._xp, self._settle, self.neighbours)
 
     def buffer(self, elements: int) -> Array:
-        shared = self.neighbours.empty(elements) if self.neighbours is not None else None
-        return np.zeros(elements, np.float32) if shared is None else shared
+        shared = self.neighbours.zeros(elements) if self.neighbours is not None else None
+        if shared is not None:
+            return shared
+        own = aligned(elements, np.dtype(np.float32))
+        own[...] = 0
+        return own
 
     @property
     def under_way(self) -> int:

@@ -30,14 +30,15 @@ class Neighbours:
     def __init__(self, comm: Any, hosts: Sequence[str]) -> None:
         self._mpi = importlib.import_module("mpi4py.MPI")
         self._rank = comm.Get_rank()
-        self._own: list[tuple[int, int, int]] = []  # address, elements, descriptor
+        # Kept as long as this is, so that an address always means the same buffer.
+        self._own: list[tuple[Array, int]] = []  # with its descriptor
         self._views: dict[tuple[int, int], Array] = {}
         self._readers: set[int] = set()
         self._meet(comm, hosts)
 
     def _meet(self, comm: Any, hosts: Sequence[str]) -> None:
         """Find out by trying who can read whose memory: one name may be that of several hosts."""
-        page = self.empty(2)
+        page = self.zeros(2)
         card = None
         if page is not None:
             page[...] = np.frombuffer(secrets.token_bytes(page.nbytes), np.float32)
@@ -55,15 +56,18 @@ class Neighbours:
             return bool(self.view(card[0], 2).tobytes() == card[1])
         return False
 
-    def empty(self, elements: int) -> Array | None:
-        """A buffer of zeros that can be lent, or None where that cannot be had."""
+    def zeros(self, elements: int) -> Array | None:
+        """A buffer that can be lent, or None where that cannot be had."""
+        if not elements or not hasattr(os, "memfd_create"):
+            return None
+        descriptor = os.memfd_create("gradients", os.MFD_CLOEXEC)
         try:
-            descriptor = os.memfd_create("gradients", os.MFD_CLOEXEC)
             os.ftruncate(descriptor, 4 * elements)
             buffer = np.frombuffer(mmap.mmap(descriptor, 4 * elements), np.float32)
-        except (AttributeError, OSError, ValueError):  # not Linux, no memory, no elements
+        except OSError:  # no memory
+            os.close(descriptor)
             return None
-        self._own.append((buffer.ctypes.data, elements, descriptor))
+        self._own.append((buffer, descriptor))
         return buffer
 
     def note(self, values: Array, reader: int) -> Note | None:
@@ -74,9 +78,9 @@ class Neighbours:
 
     def _note(self, values: Array) -> Note | None:
         address = values.ctypes.data
-        for start, elements, descriptor in self._own:
-            if start <= address < start + 4 * elements:
-                place = (address - start) // 4
+        for buffer, descriptor in self._own:
+            place = (address - buffer.ctypes.data) // 4
+            if 0 <= place < buffer.size:
                 made = np.array([os.getpid(), descriptor, place], np.int64)
                 return made.view(np.float32)
         return None
@@ -98,7 +102,7 @@ class Neighbours:
         return self._views[process, descriptor][place : place + elements]
 
     def __del__(self) -> None:
-        for _, _, descriptor in self._own:
+        for _, descriptor in self._own:
             with suppress(OSError):
                 os.close(descriptor)
 
