@@ -99,9 +99,9 @@ def _run_rank(options: argparse.Namespace, param: Any, communicator: Communicato
     results = Results()
     effects = EFFECTS[options.sigint_effect], EFFECTS[options.sighup_effect]
     with (
-        watched(communicator, "fire_train"),
         _display(options.log or param.debug_info, communicator.rank) as show,
         _logs(options, param, communicator.rank) as logs,
+        watched(communicator, "fire_train"),
     ):
         solver = _make_solver(options, param, communicator, [show, results, *logs])
         solver.show_times = options.times

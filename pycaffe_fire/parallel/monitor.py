@@ -7,13 +7,14 @@ started the ranks, or in ranks that watch others (watch.py).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
 import socketserver
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,20 +60,28 @@ class Monitor:
 
         class Listener(socketserver.StreamRequestHandler):
             def handle(self) -> None:
-                rank = None
-                for line in self.rfile:
-                    said = json.loads(line)
-                    if "how" in said:
-                        monitor._hear_of_loss(said)
-                    else:
-                        rank = int(said["rank"])
-                        monitor._hear(rank, said)
-                if rank is not None:
-                    monitor._hang_up(rank)
+                monitor._listen(self.rfile)
 
-        self._server = socketserver.ThreadingTCPServer(("", 0), Listener)
-        self._server.daemon_threads = True
+        class Server(socketserver.ThreadingTCPServer):
+            daemon_threads = True
+            request_queue_size = 1024  # all ranks call at once
+
+        self._server = Server(("", 0), Listener)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def _listen(self, lines: Iterable[bytes]) -> None:
+        """What one rank has to say, until it hangs up or the connection breaks."""
+        rank = None
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            for line in lines:
+                said = json.loads(line)
+                if "how" in said:
+                    self._hear_of_loss(said)
+                else:
+                    rank = int(said["rank"])
+                    self._hear(rank, said)
+        if rank is not None:
+            self._hang_up(rank)
 
     @property
     def address(self) -> str:
@@ -168,15 +177,22 @@ class Reporter:
 
     def close(self) -> None:
         """Say goodbye: what happens to the connection from now on is no failure."""
-        if self._thread is None:
+        self._end(lambda: self._say(finished=True))
+
+    def fail(self) -> None:
+        """Say that this rank fails, and tells why itself."""
+        self._end(
+            lambda: _send_loss(self._socket, self._rank, socket.gethostname(), "failed", True)
+        )
+
+    def _end(self, last_words: Callable[[], None]) -> None:
+        if self._thread is None or self._stop.is_set():
             return
         self._stop.set()
         self._thread.join()
-        try:
-            self._say(finished=True)
+        with contextlib.suppress(OSError):
+            last_words()
             self._socket.close()
-        except OSError:
-            return
 
 
 def tell_of_loss(rank: int, host: str, how: str, told: bool) -> bool:
@@ -184,15 +200,19 @@ def tell_of_loss(rank: int, host: str, how: str, told: bool) -> bool:
     address = os.environ.get(ADDRESS_VARIABLE)
     if not address:
         return False
-    said = {"rank": rank, "host": host, "how": how, "told": told}
     try:
         with _connect(address) as connection:
-            connection.sendall(json.dumps(said).encode() + b"\n")
+            _send_loss(connection, rank, host, how, told)
             connection.shutdown(socket.SHUT_WR)
             connection.recv(1)  # hangs up when it has heard: others may die from now on
     except OSError:
         return False
     return True
+
+
+def _send_loss(connection: socket.socket, rank: int, host: str, how: str, told: bool) -> None:
+    said = {"rank": rank, "host": host, "how": how, "told": told}
+    connection.sendall(json.dumps(said).encode() + b"\n")
 
 
 def _connect(address: str) -> socket.socket:

@@ -28,6 +28,8 @@ def watched(communicator: Communicator, what: str) -> Iterator[None]:
     address = os.environ.get(ADDRESS_VARIABLE, "")
     if communicator.size == 1 or address:
         reporter = Reporter(communicator.rank, lambda: communicator.doing, address)
+        if address and not reporter.connected:
+            log.warning("rank %d is not watched: it does not reach %s", communicator.rank, address)
         yield
         reporter.close()
     else:
@@ -41,31 +43,43 @@ def _watching_each_other(communicator: Communicator, what: str) -> Iterator[None
     monitor = Monitor() if rank < 2 else None
     addresses = communicator.gather(monitor.address if monitor is not None else "")
     reporter = Reporter(rank, lambda: communicator.doing, addresses[1 if rank == 0 else 0])
-    silent = communicator.gather(reporter.connected).count(False)
-    if silent and rank == 0:
-        log.warning("%d ranks cannot be watched: they do not reach rank 0 by TCP", silent)
+    apart = communicator.gather(reporter.connected).count(False)
+    if apart and rank == 0:
+        log.warning("%d ranks are not watched: they do not reach each other by TCP", apart)
     done = threading.Event()
     if monitor is not None:
-        watch = (monitor, communicator, what, done)
+        watch = (monitor, reporter, communicator, what, done)
         threading.Thread(target=_watch, args=watch, name="watch", daemon=True).start()
     try:
         yield
-    finally:  # a rank that fails says so itself
         reporter.close()
+    except Exception:
+        reporter.fail()  # this rank names itself
+        raise
+    finally:
         done.set()
         if monitor is not None:
             monitor.close()
 
 
-def _watch(monitor: Monitor, communicator: Communicator, what: str, done: threading.Event) -> None:
+def _watch(
+    monitor: Monitor, reporter: Reporter, communicator: Communicator, what: str,
+    done: threading.Event,
+) -> None:  # fmt: skip
+    """Until a rank is lost: then say so, unless it did, and end the job, unless it does."""
     looked = time.monotonic()
-    while not done.is_set():
+    failure = None
+    while failure is None and not done.is_set():
         monitor.heard.wait(POLL)  # a launcher that hears of a death kills the others at once
         now = time.monotonic()
         if now - looked > SILENCE / 3:  # it was this rank that slept, perhaps with all the others
             monitor.forgive()
         looked = now
         failure = monitor.failure()
-        if failure is not None and not done.is_set():
-            print(f"{what}: {failure}", file=sys.stderr, flush=True)
-            communicator.abort()
+    if failure is None or done.is_set():
+        return
+    if not failure.told:
+        print(f"{what}: {failure}", file=sys.stderr, flush=True)
+    reporter.close()  # whoever watches this rank need not tell of its end
+    if not failure.told:
+        communicator.abort()

@@ -252,6 +252,16 @@ def test_a_rank_that_hangs_is_named_with_what_it_did_last(folder: Path) -> None:
     assert re.search(r"rank 1 on \S+ has not answered for \d+ s; last seen: iteration 3", line)
 
 
+def test_an_error_under_mpiexec_is_told_once(folder: Path) -> None:
+    """Not again by those that watch the rank, or see others end because of it."""
+    write(folder, 100, extra=PYTHON)
+    job = start(folder, "--allow-python-layers", launcher=[find_mpiexec(), "-n", "3"])
+    output, _ = job.communicate(timeout=100)
+    assert job.returncode != 0
+    (line,) = re.findall("fire_train: rank .*", output)
+    assert re.search("rank 1 on .* failed .*: .*the fourth pass is too much", line), output
+
+
 def test_mpiexec_starts_ranks_and_a_hang_ends_them_too(folder: Path) -> None:
     write(folder, 100, extra=PYTHON)
     (folder / "trouble.py").write_text(TROUBLE + IMPATIENT)
