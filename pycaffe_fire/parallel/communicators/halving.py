@@ -23,6 +23,7 @@ class HalvingCommunicator(RankCommunicator):
     """
 
     name = "halving"
+    flights = 16  # pairs wait for each other at every step: others use the network meanwhile
 
     def __init__(self, comm: Any, wire: str = "float32") -> None:
         super().__init__(comm, wire)
