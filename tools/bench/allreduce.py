@@ -49,10 +49,14 @@ class Gradient:
         self.leaves = 1 << (ranks - 1).bit_length()
         own = places(runs(range(self.leaves), ranks)[comm.Get_rank()])
         self._pattern = (np.arange(size, dtype=np.float32) % 97) / 97
-        memory = (
-            (lambda n: np.empty(n, np.float32)) if communicator is None else communicator.buffer
-        )
-        self.nodes = [Node(*place, memory(size)) for place in own]
+
+        def memory() -> Floats:
+            if communicator is None:
+                return np.empty(size, np.float32)
+            found: Floats = communicator.buffer(size)
+            return found
+
+        self.nodes = [Node(*place, memory()) for place in own]
 
     def fill(self) -> None:
         for node in self.nodes:

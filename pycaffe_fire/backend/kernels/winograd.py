@@ -62,19 +62,13 @@ _window_to_u_5, _u_to_window_5 = transform(_G5), adding_transform(_turned(_G5))
 
 
 @part
-def _copy(source: Any, target: Any) -> None:
-    for i in range(target.size):
-        target[i] = source[i]
-
-
-@part
 def _copy_rows(image: Any, first: int, left: int, band: Any) -> None:
     """band = rows of an image (H, W b) from `first` on, moved to the right by `left`; 0 outside."""
     height, width = image.shape
     for k in range(band.shape[0]):
         if 0 <= first + k < height:
             band[k, :left] = 0
-            _copy(image[first + k], band[k, left : left + width])
+            band[k, left : left + width] = image[first + k]
             band[k, left + width :] = 0
         else:
             band[k] = 0
@@ -145,9 +139,9 @@ def gather_patches(
                         for i in range(length):
                             target[i] += source[i]
                     else:
-                        _copy(source, target)
+                        target[:] = source
             for k in range(overlap):
-                _copy(band[tile + k], band[k])
+                band[k] = band[tile + k]
             band[overlap:] = 0
         if count < rows:
             carried[o] = band[:overlap]
