@@ -29,14 +29,13 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import pycaffe_fire as caffe  # noqa: E402
-from pycaffe_fire import schema  # noqa: E402
+from pycaffe_fire import Net, schema  # noqa: E402
 from pycaffe_fire.backend import cpu_backend  # noqa: E402
 from pycaffe_fire.backend.base import Backend, Segment  # noqa: E402
 from pycaffe_fire.backend.numpy import NumPyBackend  # noqa: E402
-from pycaffe_fire.defaults import gpu_backend  # noqa: E402
 from pycaffe_fire.errors import FireError  # noqa: E402
-from pycaffe_fire.net import Net  # noqa: E402
-from pycaffe_fire.solver import Solver  # noqa: E402
+from pycaffe_fire.pycaffe.settings import gpu_backend  # noqa: E402
+from pycaffe_fire.solver import Solver, SolverOptions  # noqa: E402
 
 GOLDEN = ROOT / "tests" / "golden" / "layers"
 RULES = {"sgd": 1, "nesterov": 1, "adagrad": 1, "rmsprop": 1, "adadelta": 2, "adam": 2, "adamw": 2}
@@ -249,7 +248,7 @@ def trained(
     if scale is not None:
         param.net_param.global_grad_scale = scale
         param.net_param.global_grad_scale_adaptive = True
-    solver = Solver(param, backend=backend, leaves=leaves, **options)
+    solver = Solver(param, SolverOptions(backend, param.random_seed, leaves=leaves, **options))
     solver.step(20)
     weights = {
         f"{name}[{i}]": np.array(blob.data)
@@ -302,7 +301,7 @@ def timings(gpu: Any) -> Iterator[str]:
 def timing(gpu: Any, kind: str, cuda_graph: bool) -> str:
     param = schema.parse_text(SOLVER, schema.SolverParameter())
     param.net_param.CopyFrom(stored_as(lenet(256), kind))
-    solver = Solver(param, backend=gpu, cuda_graph=cuda_graph)
+    solver = Solver(param, SolverOptions(gpu, param.random_seed, cuda_graph=cuda_graph))
     solver.step(5)
     gpu.compute.synchronize()
     began = time.perf_counter()

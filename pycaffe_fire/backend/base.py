@@ -21,7 +21,7 @@ import numpy as np
 from .tensor import FLOAT32, NATIVE, Array, Layout, Tensor, aligned
 
 if TYPE_CHECKING:
-    from ..blob import Blob
+    from .blob import Blob
 
 
 T = TypeVar("T")
@@ -285,7 +285,7 @@ class Backend(ABC):
         """For work that is to be replayed, where the device can; inputs stay in place from now."""
         return None
 
-    def face(self, blob: Blob) -> Blob:
+    def host_view(self, blob: Blob) -> Blob:
         """The blob as the outside sees it, with NumPy arrays for data and diff."""
         return blob
 

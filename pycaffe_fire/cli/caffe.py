@@ -9,16 +9,18 @@ from collections.abc import Callable, Sequence
 
 from .. import schema
 from ..backend.base import Backend
+from ..backend.choice import choose_backend
 from ..backend.cuda.device import probe
-from ..defaults import choose_backend
 from ..errors import BackendError, FireError, NetError, SolverError
-from ..layers.python import allow_python_layers
-from ..net import Net
-from ..net.timing import has_loss
+from ..net.timing import benchmark, has_loss
 from ..parallel.job import ranks_started
+from ..pycaffe.net import Net
+from ..pycaffe.settings import allow_python_layers
 from ..registry import did_you_mean
-from ..report.brew import benchmark, chart_lines, score
+from ..report.chart import chart_lines
 from ..report.glog import logging_with, stderr_handler
+from ..report.text import describe
+from ..solver.scoring import score
 from ..solver.signals import EFFECTS
 from . import device_query, fire_train
 from .common import run
@@ -108,7 +110,8 @@ def _test(options: argparse.Namespace) -> None:
         try:
             for path in options.weights.split(","):
                 net.copy_from(path)
-            score(net, _iterations(options))
+            for output in score(net, _iterations(options)):
+                log.info("%s", describe(output))
         finally:
             net.close()
 

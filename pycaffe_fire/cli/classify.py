@@ -7,10 +7,10 @@ import sys
 import time
 from collections.abc import Sequence
 
-from ..classifier import Classifier, read_pictures, write_array
 from ..errors import DataError
+from ..pycaffe.classifier import Classifier, read_pictures, write_array
 from .common import Parser, run
-from .pictures import add_picture_flags, net_arguments, whole_numbers
+from .image_flags import add_picture_flags, net_arguments, whole_numbers
 
 COMMANDS = """
   classify.py --model_def deploy.prototxt --pretrained_model net.caffemodel

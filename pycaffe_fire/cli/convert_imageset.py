@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields
 
+from ..data.bad_records import FAIL, SKIP
 from ..data.convert import ImageSet
-from ..data.policy import FAIL, SKIP
 from .common import whole
 from .gflags import FlagParser, add_backend, run_tool
 

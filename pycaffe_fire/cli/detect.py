@@ -7,11 +7,11 @@ import sys
 import time
 from collections.abc import Sequence
 
-from ..detector import Detector
 from ..errors import DataError
-from ..window_files import read_names, read_windows, write_detections
+from ..pycaffe.detector import Detector
+from ..pycaffe.window_files import read_names, read_windows, write_detections
 from .common import Parser, run
-from .pictures import add_picture_flags, net_arguments
+from .image_flags import add_picture_flags, net_arguments
 
 COMMANDS = """
   detect.py --crop_mode list --model_def deploy.prototxt --pretrained_model net.caffemodel

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from .. import schema
-from ..draw import draw_net_to_file
-from ..draw.picture import DIRECTIONS
+from ..pycaffe.draw import draw_net_to_file
+from ..pycaffe.draw.drawing import DIRECTIONS
 from .common import Parser, run
 
 COMMANDS = """

@@ -10,12 +10,12 @@ from contextlib import ExitStack
 import numpy as np
 
 from .. import schema
+from ..backend.choice import choose_backend
 from ..data.datum import encode_datum
 from ..data.work import progress
 from ..data.writer import DatabaseWriter
-from ..defaults import choose_backend
 from ..errors import BackendError, NetError
-from ..net import Net
+from ..pycaffe.net import Net
 from ..registry import did_you_mean
 from .common import positive
 from .gflags import FlagParser, run_tool

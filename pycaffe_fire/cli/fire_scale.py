@@ -10,8 +10,9 @@ from typing import Any
 
 from .. import schema
 from ..backend import cpu_backend
-from ..data.recipes import DATA_FIELDS
+from ..data.missing_data import DATA_FIELDS
 from ..errors import NetError, SolverError
+from ..layers import Context
 from ..net import Net
 from ..net.graph import filter_net
 from ..net.synthetic import with_synthetic_data
@@ -216,7 +217,7 @@ def _profile(options: argparse.Namespace, param: Any, batch: int) -> Profile:
     backend = cpu_backend(options.threads)
     if options.measure:
         return measure_net(param, min(batch, MEASURED_BATCH), backend)
-    net = Net(param, backend=backend)
+    net = Net(param, backend, Context())
     try:
         return Profile(net.name, 4.0 * net.parameters.size, options.seconds_per_sample)
     finally:

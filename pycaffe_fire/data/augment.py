@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pycaffe_fire.backend import random
-from pycaffe_fire.data import colour, resize
-from pycaffe_fire.data.resize_param import apply_resize, check_resize, resize_shorter
-from pycaffe_fire.errors import DataError
+from ..backend import random
+from ..errors import DataError
+from . import colour, resize
+from .resize_param import apply_resize, check_resize, resize_shorter
 
 Picture = NDArray[np.uint8]
 Step = Callable[[Picture, "Dice"], Picture]

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
-from pycaffe_fire.backend import host
+from ..backend import host
 
 log = logging.getLogger("pycaffe_fire")
 T = TypeVar("T")

@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pycaffe_fire.backend import random
-from pycaffe_fire.data.datum import encode_datum, picture_datum
-from pycaffe_fire.data.image_list import Entry, read_list
-from pycaffe_fire.data.picture import encode_image, is_file_of_kind, read_bytes, read_image
-from pycaffe_fire.data.policy import FAIL, check_policy
-from pycaffe_fire.data.resize import resize
-from pycaffe_fire.data.work import ordered, progress
-from pycaffe_fire.data.writer import DatabaseWriter
-from pycaffe_fire.errors import DataError
+from ..backend import random
+from ..errors import DataError
+from .bad_records import FAIL, check_policy
+from .datum import encode_datum, picture_datum
+from .image import encode_image, is_file_of_kind, read_bytes, read_image
+from .image_list import Entry, read_list
+from .resize import resize
+from .work import ordered, progress
+from .writer import DatabaseWriter
 
 log = logging.getLogger("pycaffe_fire")
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pycaffe_fire.data.picture import decode_image
-from pycaffe_fire.errors import DataError
+from ..errors import DataError
+from .image import decode_image
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FLOAT_TAG = 6 << 3 | _FIXED32

@@ -21,7 +21,7 @@ from typing import Any
 
 import lmdb
 
-from pycaffe_fire.errors import DataError
+from ..errors import DataError
 
 _WALK = 4096  # keys indexed at a time: a sequential run starts at once, however large the database
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pycaffe_fire.backend import compiled, random
-from pycaffe_fire.data.datum import encode_datum
-from pycaffe_fire.data.db import open_database
-from pycaffe_fire.data.glyphs import make_tables
-from pycaffe_fire.data.work import progress
-from pycaffe_fire.data.writer import DatabaseWriter
-from pycaffe_fire.errors import DataError
+from ..backend import compiled, random
+from ..errors import DataError
+from .datum import encode_datum
+from .db import open_database
+from .glyphs import make_tables
+from .work import progress
+from .writer import DatabaseWriter
 
 SIZE = 28
 SPLITS = {"train": 20_000, "test": 4_000}

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pycaffe_fire.backend import random
-from pycaffe_fire.errors import DataError
+from ..backend import random
+from ..errors import DataError
 
 if TYPE_CHECKING:
     import h5py  # loaded where a file is opened: few nets need it, and it is slow to load

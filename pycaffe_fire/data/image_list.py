@@ -9,13 +9,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pycaffe_fire.data.cache import Cache
-from pycaffe_fire.data.order import Order
-from pycaffe_fire.data.picture import read_image
-from pycaffe_fire.data.resize import resize
-from pycaffe_fire.data.source import PictureSource, Sample
-from pycaffe_fire.data.transformer import Transformer
-from pycaffe_fire.errors import DataError
+from ..errors import DataError
+from .bad_records import FAIL
+from .cache import Cache
+from .image import read_image
+from .order import Order
+from .resize import resize
+from .source import PictureSource, Sample
+from .transformer import Transformer
 
 
 class Entry(NamedTuple):
@@ -72,7 +73,7 @@ class ImageListSource(PictureSource):
         order: Order,
         classes: int = 0,
         cache: bool = False,
-        policy: str | None = None,
+        policy: str = FAIL,
     ) -> None:
         self._list = list_file
         self._entries = read_list(list_file)

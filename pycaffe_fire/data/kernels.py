@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pycaffe_fire.backend.compiled import jit
+from ..backend.compiled import jit
 
 # Imported so that the type checker sees the same with typed and untyped numba releases.
 types: Any = importlib.import_module("numba.types")

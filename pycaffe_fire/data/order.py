@@ -13,8 +13,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pycaffe_fire.backend import random
-from pycaffe_fire.errors import DataError
+from ..backend import random
+from ..errors import DataError
 
 
 def leaf_samples(pass_number: int, leaf: int, batch: int, leaves: int) -> range:

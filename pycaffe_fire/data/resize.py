@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pycaffe_fire.backend import compiled
-from pycaffe_fire.errors import DataError
+from ..backend import compiled
+from ..errors import DataError
 
 NEAREST, LINEAR, CUBIC, AREA = "nearest", "linear", "cubic", "area"
 _UNIT = np.float32(2048.0)

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pycaffe_fire import schema
-from pycaffe_fire.data import resize
-from pycaffe_fire.errors import DataError
+from .. import schema
+from ..errors import DataError
+from . import resize
 
 Picture = NDArray[np.uint8]
 

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pycaffe_fire.backend import compiled
-from pycaffe_fire.data.cache import Cache
-from pycaffe_fire.data.datum import datum_image, parse_datum
-from pycaffe_fire.data.db import open_database
-from pycaffe_fire.data.order import Order
-from pycaffe_fire.data.policy import BadRecords
-from pycaffe_fire.data.transformer import Transformer
-from pycaffe_fire.errors import DataError
+from ..backend import compiled
+from ..errors import DataError
+from .bad_records import FAIL, BadRecords
+from .cache import Cache
+from .datum import datum_image, parse_datum
+from .db import open_database
+from .order import Order
+from .transformer import Transformer
 
 Floats = NDArray[np.float32]
 Buffers = tuple[Floats, ...]
@@ -40,7 +40,7 @@ class PictureSource(ABC):
     varying = False
 
     def __init__(
-        self, transformer: Transformer, order: Order, classes: int = 0, policy: str | None = None
+        self, transformer: Transformer, order: Order, classes: int = 0, policy: str = FAIL
     ) -> None:
         self._transform = transformer
         self._order = order
@@ -152,7 +152,7 @@ class DatabaseSource(PictureSource):
         transformer: Transformer,
         order: Order,
         classes: int = 0,
-        policy: str | None = None,
+        policy: str = FAIL,
         cache: bool = False,
     ) -> None:
         self._db = open_database(path, backend)

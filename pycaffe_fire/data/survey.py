@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from pycaffe_fire import schema
-from pycaffe_fire.data.datum import datum_image, parse_datum
-from pycaffe_fire.data.db import Database, detect_backend, open_database
-from pycaffe_fire.data.work import ordered, progress
-from pycaffe_fire.errors import DataError
-from pycaffe_fire.schema.files import replacing
+from .. import schema
+from ..errors import DataError
+from ..schema.files import replacing
+from .datum import datum_image, parse_datum
+from .db import Database, detect_backend, open_database
+from .work import ordered, progress
 
 R = TypeVar("R")
 

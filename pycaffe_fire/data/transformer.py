@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pycaffe_fire.backend import compiled, random
-from pycaffe_fire.data.augment import Augmenter
-from pycaffe_fire.errors import DataError, WeightsError
-from pycaffe_fire.schema import read_blob
+from ..backend import compiled, random
+from ..errors import DataError, WeightsError
+from ..schema import read_blob
+from .augment import Augmenter
 
 _BYTES, _FLOATS, _PACKED = range(3)  # kinds of images, see kernels
 

@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pycaffe_fire.backend import random
-from pycaffe_fire.data.cache import Cache
-from pycaffe_fire.data.picture import read_bytes, read_image
-from pycaffe_fire.data.policy import BadRecords
-from pycaffe_fire.data.resize import resize
-from pycaffe_fire.errors import DataError
-from pycaffe_fire.schema import read_blob
+from ..backend import random
+from ..errors import DataError
+from ..schema import read_blob
+from .bad_records import FAIL, BadRecords
+from .cache import Cache
+from .image import read_bytes, read_image
+from .resize import resize
 
 
 class Window(NamedTuple):
@@ -93,7 +93,9 @@ def _read_picture(
 class WindowSource:
     """Samples of a WindowData layer; `fill` may be called by several threads at once."""
 
-    def __init__(self, param: Any, transform: Any, key: int, batch: int) -> None:
+    def __init__(
+        self, param: Any, transform: Any, key: int, batch: int, policy: str = FAIL
+    ) -> None:
         self._param, self._key, self._batch = param, key, batch
         self._crop = int(transform.crop_size)
         self._mirror, self._scale = bool(transform.mirror), np.float32(transform.scale)
@@ -104,7 +106,7 @@ class WindowSource:
             (self._file.channels, self._crop, self._crop),
             (),
         ]
-        self.bad = BadRecords()
+        self.bad = BadRecords(policy)
         self._cache: Cache[bytes] | None = Cache(param.source) if param.cache_images else None
 
     def __len__(self) -> int:

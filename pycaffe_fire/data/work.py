@@ -11,7 +11,7 @@ from typing import TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from pycaffe_fire.backend import available_cores
+from ..backend import available_cores
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 import lmdb
 
-from pycaffe_fire.data.db import check_backend, import_plyvel
-from pycaffe_fire.errors import DataError
+from ..errors import DataError
+from .db import check_backend, import_plyvel
 
 _COMMIT_RECORDS = 1000
 _COMMIT_BYTES = 64 << 20

@@ -1,13 +1,9 @@
-"""One file per layer type; importing this package registers all of them.
-
-`layers.Convolution(...)` and the like are NetSpec's: see pycaffe_fire.net_spec.
-"""
+"""One file per layer type; importing this package registers all of them."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from typing import Any
 
 from .base import LAYERS, Context, Layer, Loss, Neuron, register_layer
 
@@ -20,11 +16,3 @@ for _module in pkgutil.iter_modules(__path__):
 def layer_type_list() -> list[str]:
     """All layer types that a prototxt may name."""
     return list(LAYERS)
-
-
-def __getattr__(name: str) -> Any:
-    if not name[:1].isupper():
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from ..net_spec import layers  # who writes nets as Python expressions is above us
-
-    return getattr(layers, name)

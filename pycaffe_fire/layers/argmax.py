@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from ..blob import Blob
+from ..backend.blob import Blob
 from .base import Layer, register_layer
 
 

@@ -7,14 +7,15 @@ The order is Caffe's and is fixed here, so a subclass never writes a constructor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NoReturn
 
 from .. import schema
 from ..backend.base import Backend, Draw
+from ..backend.blob import Blob, SharedBlob
 from ..backend.random import key
 from ..backend.tensor import Layout, Tensor
-from ..blob import Blob, SharedBlob
+from ..data.bad_records import FAIL
 from ..errors import LayerError, NetError
 from .fillers import fill
 from .plugins import PluginRegistry
@@ -36,6 +37,12 @@ class Context:
     leaves: int = 1
     own_leaves: tuple[int, ...] = (0,)
     iter_size: int = 1
+    bad_records: str = FAIL  # or SKIP: what a record that cannot be used does
+    python_modules: bool = False  # may a prototxt import the module of a Python layer?
+
+    def on_leaves(self, own: Sequence[int], leaves: int) -> Context:
+        """The same, for a net that runs these of all leaves."""
+        return replace(self, leaf=own[0], leaves=leaves, own_leaves=tuple(own))
 
 
 class Layer:

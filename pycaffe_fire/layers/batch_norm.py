@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import schema
 from ..backend.base import NormPlan
-from ..blob import Blob
+from ..backend.blob import Blob
 from .base import Neuron, is_train, register_layer
 
 FORKS = {"scale_bias": "NVIDIA", "relu": "Intel"}  # fields that would change the output

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import schema
-from ..blob import Blob
+from ..backend.blob import Blob
 from .base import Neuron, is_train, register_layer
 from .moments import CHANNELWISE, by_channel, moments, through_moments
 

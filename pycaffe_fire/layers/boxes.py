@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..backend import compiled
-from ..blob import Blob
+from ..backend.blob import Blob
 from .base import Layer
 
 CORNER, CENTER_SIZE, CORNER_SIZE = 1, 2, 3  # PriorBoxParameter.CodeType

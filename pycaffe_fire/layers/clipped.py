@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..blob import Blob
+from ..backend.blob import Blob
 from .base import register_layer
 from .elementwise import Elementwise
 

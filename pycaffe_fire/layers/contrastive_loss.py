@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from ..blob import Blob
+from ..backend.blob import Blob
 from .base import Loss, register_layer
 from .checks import need_same_shape
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from .. import schema
 from ..backend.base import WeightedPlan, Window
-from ..blob import Blob, SharedBlob
+from ..backend.blob import Blob, SharedBlob
 from .base import Count, Layer, register_layer
 
 POINT = Window((1,), (1,), (0,), (1,))  # the window of a bottom without spatial axes

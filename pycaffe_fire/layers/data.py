@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import schema
-from ..blob import Blob
+from ..backend.blob import Blob
 from ..data.source import DatabaseSource
 from .base import register_layer
 from .feed import Feed
@@ -30,6 +30,6 @@ class Data(Feed):
         with self.naming():
             source = DatabaseSource(
                 param.source, kind, transformer, order, transform.num_labels,
-                cache=param.cache or param.precache,
+                cache=param.cache or param.precache, policy=self.context.bad_records,
             )  # fmt: skip
         self.start(source, param.batch_size, max(1, param.prefetch), top)

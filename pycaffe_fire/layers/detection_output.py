@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..backend.blob import Blob
 from ..backend.tensor import on_host
-from ..blob import Blob
 from ..errors import DataError
 from .base import Layer, register_layer
 from .boxes import check_predictions, decode, read_priors, suppress

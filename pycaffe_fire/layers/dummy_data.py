@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import schema
+from ..backend.blob import Blob
 from ..backend.random import key
-from ..blob import Blob
 from .base import Layer, register_layer
 from .fillers import fill
 

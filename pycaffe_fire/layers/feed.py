@@ -10,8 +10,8 @@ from typing import ClassVar
 import numpy as np
 
 from ..backend import available_cores
+from ..backend.blob import Blob
 from ..backend.random import key
-from ..blob import Blob
 from ..data.loader import Loader, Source
 from ..data.order import (
     Order,
@@ -126,7 +126,7 @@ class Feed(Layer):
 
     @property
     def skipped(self) -> int:
-        """How many records could not be used and were skipped (see data.policy)."""
+        """How many records could not be used and were skipped (see data.bad_records)."""
         return len(getattr(self._source, "bad", ()))
 
     def close(self) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..backend.blob import Blob
 from ..backend.compiled import use_threads
 from ..backend.random import normal, uniform
-from ..blob import Blob
 from ..registry import Registry
 
 Floats = NDArray[np.float32]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ..blob import Blob
+from ..backend.blob import Blob
 from .base import register_layer
 from .rearrange import Move, Rearrange, stay
 

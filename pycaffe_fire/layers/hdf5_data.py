@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..backend.blob import Blob
 from ..backend.random import key
-from ..blob import Blob
 from ..data.hdf5 import HDF5Source
 from .base import register_layer
 from .feed import DEPTH, Feed

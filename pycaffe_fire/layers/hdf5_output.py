@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ..backend.blob import Blob
 from ..backend.tensor import on_host
-from ..blob import Blob
 from .base import Layer, register_layer
 
 NAMES = ("data", "label")

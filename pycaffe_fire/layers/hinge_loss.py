@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import schema
-from ..blob import Blob
+from ..backend.blob import Blob
 from .base import Loss, register_layer
 from .labels import Labels
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from ..backend.blob import Blob
 from ..backend.numpy.shifts import shifts
-from ..blob import Blob
 from .base import register_layer
 from .convolution import Convolution
 

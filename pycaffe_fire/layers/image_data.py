@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..blob import Blob
+from ..backend.blob import Blob
 from ..data.image_list import ImageListSource, size_rule
 from .base import register_layer
 from .feed import DEPTH, Feed
@@ -37,6 +37,6 @@ class ImageData(Feed):
         with self.naming():
             source = ImageListSource(
                 param.source, param.root_folder, param.is_color, size, transformer, order,
-                classes, param.cache or param.precache,
+                classes, param.cache or param.precache, self.context.bad_records,
             )  # fmt: skip
         self.start(source, param.batch_size, DEPTH, top)

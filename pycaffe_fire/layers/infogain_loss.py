@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import schema
-from ..blob import Blob
+from ..backend.blob import Blob
 from ..errors import FireError
 from .base import Loss, register_layer
 from .labels import LOG_THRESHOLD, Labels, ignore_label, normalization_mode, normalizer

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..blob import Blob
+from ..backend.blob import Blob
 from .base import Layer
 
 FULL, VALID, BATCH_SIZE, NONE, PRE_FIXED = 0, 1, 2, 3, 20001

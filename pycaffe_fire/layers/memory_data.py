@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..blob import Blob
+from ..backend.blob import Blob
 from .base import Layer, register_layer
 
 

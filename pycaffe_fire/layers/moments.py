@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..blob import Blob
+from ..backend.blob import Blob
 
 CHANNELWISE = (0, 2)  # the axes of `by_channel` that a channel's statistics run over
 

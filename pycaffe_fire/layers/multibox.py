@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..blob import Blob
+from ..backend.blob import Blob
 from .base import Layer
 from .boxes import CENTER_SIZE, UNMATCHED, areas, decode, match, overlaps, suppress
 

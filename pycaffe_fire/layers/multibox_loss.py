@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..backend.base import Backend
-from ..blob import Blob
+from ..backend.blob import Blob
 from .base import Loss, register_layer
 from .boxes import check_predictions, decode, encode, read_priors
 from .labels import normalization_mode, normalizer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..blob import Blob
+from ..backend.blob import Blob
 from .base import register_layer
 from .rearrange import Move, Rearrange
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .. import schema
 from ..backend.base import PoolingPlan, Window
-from ..blob import Blob
+from ..backend.blob import Blob
 from .base import Layer, register_layer
 from .stochastic_pooling import StochasticPooling
 

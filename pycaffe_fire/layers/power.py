@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import log
 from typing import Any
 
-from ..blob import Blob
+from ..backend.blob import Blob
 from .base import register_layer
 from .elementwise import Elementwise
 

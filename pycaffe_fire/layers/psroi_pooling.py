@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..blob import Blob
+from ..backend.blob import Blob
 from .base import Layer, register_layer
 from .checks import forbid_in_place, need_axes
 from .regions import check_regions, clipped, read_regions, rounded

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from .. import schema
-from ..blob import Blob
+from ..backend.blob import Blob
 from .base import Layer, register_layer
 from .checks import forbid_in_place
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..blob import Blob
+from ..backend.blob import Blob
 from .base import Layer
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import schema
 from ..backend.base import ChannelPlan
-from ..blob import Blob
+from ..backend.blob import Blob
 from .base import Layer, register_layer
 
 

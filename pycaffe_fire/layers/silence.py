@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..blob import Blob
+from ..backend.blob import Blob
 from .base import Layer, register_layer
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..blob import Blob
+from ..backend.blob import Blob
 from .base import Loss, register_layer
 from .checks import need_same_shape
 

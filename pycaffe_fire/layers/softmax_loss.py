@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..blob import Blob
+from ..backend.blob import Blob
 from .base import Loss, register_layer
 from .labels import Labels, ignore_label, normalization_mode, normalizer
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..backend.base import PoolingPlan, Window
+from ..backend.blob import Blob
 from ..backend.numpy.shifts import shifts
 from ..backend.random import uniform_batch
-from ..blob import Blob
 from .base import Layer, is_train
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..backend.blob import Blob
 from ..backend.random import key
-from ..blob import Blob
 from ..data.windows import WindowSource
 from .base import register_layer
 from .feed import DEPTH, Feed
@@ -34,5 +34,7 @@ class WindowData(Feed):
         self.transformer()  # for its checks of the fields that both share
         with self.naming():
             stream = key(self.context.seed, f"window {self.name}")
-            source = WindowSource(param, transform, stream, param.batch_size)
+            source = WindowSource(
+                param, transform, stream, param.batch_size, self.context.bad_records
+            )
         self.start(source, param.batch_size, DEPTH, top)

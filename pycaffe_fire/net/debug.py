@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from ..blob import Blob
+    from ..backend.blob import Blob
     from ..layers import Layer
     from .net import Net
 
@@ -23,7 +23,7 @@ def _display_name(layer: Layer, index: int) -> str:
 
 def _array(blob: Blob, what: str) -> Any:
     """A blob's data or diff, from whatever device, in double precision."""
-    return np.asarray(getattr(blob.backend.face(blob), what), np.float64)
+    return np.asarray(getattr(blob.backend.host_view(blob), what), np.float64)
 
 
 def _mean_abs(blob: Blob, what: str) -> str:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ..backend.blob import Blob, BlobView
 from ..backend.tensor import Array
-from ..blob import Blob, BlobView
 
 if TYPE_CHECKING:
     from .wiring import Wiring

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..blob import Blob
+from ..backend.blob import Blob
 from ..layers import Layer
 from ..layers.feed import Feed
 from ..layers.labels import Labels

@@ -2,67 +2,58 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from .. import schema
 from ..backend.base import Backend
 from ..backend.tensor import Array
-from ..defaults import default_backend, seed_for
 from ..layers import Context
 from . import debug
 from .engines import tell_engines
-from .face import Face, Hooks
+from .gradient_arena import share_gradients
 from .groups import Unfinished
-from .memory import share_gradients
 from .weights import copy_weights, save_weights
+from .wiring import Wiring
 
-log = logging.getLogger("pycaffe_fire")
+Hook = Callable[[int], Any]  # called with a layer's index
 
 
-class Net(Face):
-    """A net built from a prototxt file (or a NetParameter), ready to run.
+@dataclass
+class Hooks:
+    """Who wants to know when a layer runs."""
 
-    `Net(file, phase)`, `Net(file, phase, level, stages, weights)` and pycaffe's old `Net(file,
-    weights, phase)` all work. `blobs` and `params` map names to blobs whose `data` and `diff` are
-    arrays.
+    before_forward: list[Hook] = field(default_factory=list)
+    after_forward: list[Hook] = field(default_factory=list)
+    before_backward: list[Hook] = field(default_factory=list)
+    after_backward: list[Hook] = field(default_factory=list)
+
+
+class Net(Wiring):
+    """A net built from a NetParameter, ready to run; `source` is the file it came from, if any.
+
+    `blobs` and `params` map names to blobs whose `data` and `diff` are arrays. A `lender` lends
+    its weights to the layers of the same name.
     """
 
     def __init__(
         self,
-        network_file: Any,
-        phase: Any = None,
-        level: int = 0,
-        stages: Iterable[str] | None = None,
-        weights: str | os.PathLike[str] | None = None,
-        *,
-        backend: Backend | None = None,
-        context: Context | None = None,
-        lender: Net | None = None,
+        param: Any,
+        backend: Backend,
+        context: Context,
+        lender: Wiring | None = None,
         source: str = "",
     ) -> None:
-        if isinstance(phase, str | os.PathLike):  # the old order: file, weights, phase
-            phase, weights, level = level, phase, 0
-        if isinstance(network_file, str | os.PathLike):
-            source = os.fspath(network_file)
-            param = schema.read_net(source)
-        else:
-            param = network_file if context else _own_copy(network_file)
-        if phase is not None:
-            param.state.phase = phase
-            param.state.level = level
-            param.state.stage.extend(stages or ())
-        backend = backend or default_backend()
         backend.activate()
-        super().__init__(param, backend, context or Context(seed_for()), lender, source)
+        super().__init__(param, backend, context, lender, source)
         tell_engines(self.param, backend)
-        face = self.backend.face
-        self.blobs = OrderedDict((name, face(blob)) for name, blob in self.blobs.items())
+        host_view = self.backend.host_view
+        self.blobs = OrderedDict((name, host_view(blob)) for name, blob in self.blobs.items())
         self.params = OrderedDict(
-            (layer.name, [face(blob) for blob in layer.blobs])
+            (layer.name, [host_view(blob) for blob in layer.blobs])
             for layer in self.layers
             if layer.blobs
         )
@@ -75,8 +66,6 @@ class Net(Face):
             for top, layer in zip(self.tops, self.layers, strict=True)
         ]
         self.scale_losses(1.0)
-        if weights:
-            self.copy_from(weights)
 
     # Running.
 
@@ -210,8 +199,3 @@ class Net(Face):
     def __repr__(self) -> str:
         weights = sum(p.blob.count for p in self.parameters.items)
         return f"<Net {self.name!r}: {len(self.layers)} layers, {weights:,} weights>"
-
-
-def _own_copy(net: Any) -> Any:
-    """The caller's NetParameter, perhaps of another caffe_pb2, stays as it is."""
-    return schema.upgrade_net(schema.NetParameter.FromString(net.SerializeToString()))

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..backend.base import Backend
+from ..backend.blob import Blob
 from ..backend.tensor import NATIVE, Array, Tensor
-from ..blob import Blob
 
 ALIGNMENT = 16  # elements: every parameter starts on a cache line
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from .. import schema
 from ..backend.base import Backend
+from ..backend.blob import Blob
 from ..backend.tensor import FLOAT32
-from ..blob import Blob
 
 log = logging.getLogger("pycaffe_fire")
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from math import prod
 
 from .. import schema
-from ..blob import Blob
-from ..data.recipes import DATA_FIELDS
+from ..backend.blob import Blob
+from ..data.missing_data import DATA_FIELDS
 from ..layers import Layer
 from ..layers.feed import Feed
 from .net import Net

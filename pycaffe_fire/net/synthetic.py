@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import schema
-from ..data.recipes import DATA_FIELDS
+from ..data.missing_data import DATA_FIELDS
 from ..errors import NetError
 
 _COMPARE_LABELS = {"SoftmaxWithLoss", "Accuracy", "HingeLoss", "MultinomialLogisticLoss"}

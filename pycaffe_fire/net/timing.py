@@ -5,6 +5,7 @@ A layer that runs fused with another one shows no time of its own: its leader's 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from ..backend.base import Backend
 from ..layers import LAYERS
 from .graph import filter_net
 from .net import Net
+
+log = logging.getLogger("pycaffe_fire")
 
 
 @dataclass
@@ -83,6 +86,32 @@ def time_net(net: Net, iterations: int, each: Callable[[int, float], None]) -> N
         layer.forward /= iterations
         layer.backward /= iterations
     times.total = times.forward + times.backward
+    return times
+
+
+def benchmark(net: Net, iterations: int) -> NetTimes:
+    """Time the net over this many iterations, logged as Caffe does."""
+    log.info("Performing Forward")
+    log.info("Initial loss: %g", float(net.run_forward()))
+    log.info("Performing Backward")
+    net.run_backward()
+    log.info("*** Benchmark begins ***")
+    log.info("Testing for %d iterations.", iterations)
+    times = time_net(
+        net, iterations,
+        lambda number, seconds: log.info(
+            "Iteration: %d forward-backward time: %g ms.", number + 1, 1e3 * seconds
+        ),
+    )  # fmt: skip
+    log.info("Average time per layer: ")
+    for layer in times.layers:
+        log.info("%10s\tforward: %g ms.", layer.name, 1e3 * layer.forward)
+        log.info("%10s\tbackward: %g ms.", layer.name, 1e3 * layer.backward)
+    log.info("Average Forward pass: %g ms.", 1e3 * times.forward)
+    log.info("Average Backward pass: %g ms.", 1e3 * times.backward)
+    log.info("Average Forward-Backward: %g ms.", 1e3 * times.total)
+    log.info("Total Time: %g ms.", 1e3 * times.total * iterations)
+    log.info("*** Benchmark ends ***")
     return times
 
 

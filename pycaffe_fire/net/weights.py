@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 
 from .. import schema
+from ..backend.blob import Blob
 from ..backend.tensor import Array
-from ..blob import Blob
 from ..errors import WeightsError
 from ..layers import Layer
 from .wiring import Wiring
@@ -48,7 +48,7 @@ def copy_weights(net: Wiring, paths: Iterable[str | PathLike[str]], ignore_misma
     if problems:
         log.warning("%s", "\n  ".join(["left out, because they do not fit the net:", *problems]))
     for blob, array in fitting:
-        net.backend.face(blob).data[...] = array.reshape(blob.shape)
+        net.backend.host_view(blob).data[...] = array.reshape(blob.shape)
 
 
 def save_weights(net: Wiring, path: str, diffs: bool) -> None:
@@ -58,7 +58,7 @@ def save_weights(net: Wiring, path: str, diffs: bool) -> None:
 
 def layer_weights(net: Wiring, diffs: bool = False) -> list[schema.LayerWeights]:
     """Every layer with its weight arrays, for writing."""
-    faces = [[net.backend.face(blob) for blob in layer.blobs] for layer in net.layers]
+    faces = [[net.backend.host_view(blob) for blob in layer.blobs] for layer in net.layers]
     return [
         schema.LayerWeights(
             layer.name, layer.type, [b.data for b in blobs], [b.diff for b in blobs if diffs]

@@ -8,8 +8,8 @@ from typing import Any
 
 from .. import schema
 from ..backend.base import Backend
+from ..backend.blob import Blob, SharedBlob
 from ..backend.tensor import Tensor
-from ..blob import Blob, SharedBlob
 from ..errors import DataError, FireError, LayerError, NetError
 from ..layers import LAYERS, Context, Layer
 from . import narrate

@@ -22,6 +22,14 @@ from .device import adapted
 from .tree import Node, PartialSums, check_leaves, runs
 
 T = TypeVar("T")
+
+
+def own_parts(communicator: Communicator, backend: Backend, leaves: int) -> list[range]:
+    """This rank's leaves, as runs for nets that compute side by side."""
+    own = communicator.own_leaves(leaves)
+    return runs(own, backend.threads) if leaves > 1 else [own]
+
+
 MakeNet = Callable[[Backend, Context, "Net | None"], Net]
 
 
@@ -47,17 +55,16 @@ class Leaves:
 
     def __init__(
         self, make_net: MakeNet, backend: Backend, communicator: Communicator, leaves: int,
-        seed: int, iter_size: int,
+        start: Context,
     ) -> None:  # fmt: skip
         check_leaves(leaves)
         communicator = adapted(communicator, backend)
-        self.count, self.iter_size, self.communicator = leaves, iter_size, communicator
+        self.count, self.iter_size, self.communicator = leaves, start.iter_size, communicator
         self.backend = backend
-        own = communicator.own_leaves(leaves)
-        parts = runs(own, backend.threads) if leaves > 1 else [own]
+        parts = own_parts(communicator, backend, leaves)
         self.nets: list[Net] = []
         for part in parts:
-            context = Context(seed, 0, part[0], leaves, tuple(part), iter_size)
+            context = start.on_leaves(part, leaves)
             kind = backend if leaves == 1 else backend.another(1)
             self.nets.append(make_net(kind, context, self.nets[0] if self.nets else None))
         self.net = self.nets[0]

@@ -8,16 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pycaffe_fire.schema.messages import CLASSES
-from pycaffe_fire.schema.reader import (
-    layer_lines,
-    locate,
-    parse_text,
-    read_net,
-    read_solver,
-)
-from pycaffe_fire.schema.upgrade import upgrade_net, upgrade_solver
-from pycaffe_fire.schema.weights import (
+from .messages import CLASSES
+from .reader import layer_lines, locate, parse_text, read_net, read_solver
+from .upgrade import upgrade_net, upgrade_solver
+from .weights import (
     LayerWeights,
     SolverStateFile,
     read_blob,
@@ -27,7 +21,7 @@ from pycaffe_fire.schema.weights import (
     write_state,
     write_weights,
 )
-from pycaffe_fire.schema.writer import to_text, write_text
+from .writer import to_text, write_text
 
 __all__ = [
     "LayerWeights",

@@ -10,22 +10,14 @@ from typing import Any, TypeVar
 
 import numpy.typing as npt
 
-from pycaffe_fire.errors import WeightsError
-from pycaffe_fire.schema import wire
-from pycaffe_fire.schema.files import describe, is_foreign, read_head, replacing
-from pycaffe_fire.schema.messages import ENUMS
-from pycaffe_fire.schema.records import NO_LOSS, LayerWeights, SolverStateFile
-from pycaffe_fire.schema.upgrade import V1_TYPES
-from pycaffe_fire.schema.upgrade_v0 import V0_TYPES
-from pycaffe_fire.schema.wire import (
-    FIXED32,
-    LENGTH,
-    VARINT,
-    DamagedError,
-    Data,
-    Floats,
-    Parts,
-)
+from ..errors import WeightsError
+from . import wire
+from .files import describe, is_foreign, read_head, replacing
+from .messages import ENUMS
+from .records import NO_LOSS, LayerWeights, SolverStateFile
+from .upgrade import V1_TYPES
+from .upgrade_v0 import V0_TYPES
+from .wire import FIXED32, LENGTH, VARINT, DamagedError, Data, Floats, Parts
 
 _log = logging.getLogger(__name__)
 _PROTOBUF_LIMIT = 2**31 - 1

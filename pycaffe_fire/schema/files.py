@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pycaffe_fire.errors import FireError
+from ..errors import FireError
 
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 import h5py
 import numpy as np
 
-from pycaffe_fire.errors import WeightsError
-from pycaffe_fire.schema.files import replacing
-from pycaffe_fire.schema.records import NO_LOSS, LayerWeights, SolverStateFile
-from pycaffe_fire.schema.wire import Floats
+from ..errors import WeightsError
+from .files import replacing
+from .records import NO_LOSS, LayerWeights, SolverStateFile
+from .wire import Floats
 
 T = TypeVar("T")
 PathLike = str | os.PathLike[str]

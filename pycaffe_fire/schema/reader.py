@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from pycaffe_fire.errors import PrototxtError
-from pycaffe_fire.registry import did_you_mean
-from pycaffe_fire.schema.files import describe, is_text, read_head
-from pycaffe_fire.schema.messages import ENUMS, FIELDS, Field, NetParameter, SolverParameter
-from pycaffe_fire.schema.tokens import Source, Token, unquote
-from pycaffe_fire.schema.upgrade import upgrade_net, upgrade_solver
+from ..errors import PrototxtError
+from ..registry import did_you_mean
+from .files import describe, is_text, read_head
+from .messages import ENUMS, FIELDS, Field, NetParameter, SolverParameter
+from .tokens import Source, Token, unquote
+from .upgrade import upgrade_net, upgrade_solver
 
 _MAX_FLOAT = float.fromhex("0x1.fffffep127")
 # Messages whose fields end up in one another, and what to say then.

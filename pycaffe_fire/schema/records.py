@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pycaffe_fire.schema.wire import Floats
+from .wire import Floats
 
 NO_LOSS = 1e38  # what the forks' states hold before there is a loss
 

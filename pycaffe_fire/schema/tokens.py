@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from pycaffe_fire.errors import PrototxtError
+from ..errors import PrototxtError
 
 _PATTERN = re.compile(
     r"""(?:\s+|\#[^\n]*)*                                # blanks and comments before a token

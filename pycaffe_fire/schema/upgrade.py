@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from pycaffe_fire.errors import PrototxtError
-from pycaffe_fire.schema.messages import ENUMS, LayerParameter, NetParameter, fields_of
-from pycaffe_fire.schema.upgrade_v0 import upgrade_v0_net
+from ..errors import PrototxtError
+from .messages import ENUMS, LayerParameter, NetParameter, fields_of
+from .upgrade_v0 import upgrade_v0_net
 
 _log = logging.getLogger(__name__)
 

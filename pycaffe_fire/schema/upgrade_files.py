@@ -7,12 +7,12 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from pycaffe_fire.errors import WeightsError
-from pycaffe_fire.schema.files import HDF5_SIGNATURE, describe, is_foreign, read_head, replacing
-from pycaffe_fire.schema.messages import NetParameter
-from pycaffe_fire.schema.reader import read_net, read_solver
-from pycaffe_fire.schema.upgrade import upgrade_net
-from pycaffe_fire.schema.writer import write_text
+from ..errors import WeightsError
+from .files import HDF5_SIGNATURE, describe, is_foreign, read_head, replacing
+from .messages import NetParameter
+from .reader import read_net, read_solver
+from .upgrade import upgrade_net
+from .writer import write_text
 
 PathLike = str | os.PathLike[str]
 

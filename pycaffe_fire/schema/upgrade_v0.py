@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from pycaffe_fire.errors import PrototxtError
-from pycaffe_fire.registry import did_you_mean
-from pycaffe_fire.schema.messages import ENUMS, NetParameter, V1LayerParameter, fields_of
+from ..errors import PrototxtError
+from ..registry import did_you_mean
+from .messages import ENUMS, NetParameter, V1LayerParameter, fields_of
 
 _log = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ from os import PathLike, fspath
 from os.path import exists
 from typing import Any, TypeVar
 
-from pycaffe_fire.errors import WeightsError
-from pycaffe_fire.schema import binary
-from pycaffe_fire.schema.binary import read_blob, write_blob
-from pycaffe_fire.schema.files import HDF5_SIGNATURE, read_head
-from pycaffe_fire.schema.records import LayerWeights, SolverStateFile
+from ..errors import WeightsError
+from . import binary
+from .binary import read_blob, write_blob
+from .files import HDF5_SIGNATURE, read_head
+from .records import LayerWeights, SolverStateFile
 
 __all__ = [
     "LayerWeights",
@@ -74,7 +74,7 @@ def write_weights(
             counts = f"{len(layer.blobs)} blobs and {len(layer.diffs)} diffs"
             raise WeightsError(f'{fspath(path)}: layer "{layer.name}" has {counts}')
     if fspath(path).endswith(".h5"):
-        from pycaffe_fire.schema import hdf5
+        from . import hdf5
 
         blank = [LayerWeights(layer.name, layer.type, []) for layer in net.layer]
         hdf5.write_weights(path, [by_name.get(layer.name, layer) for layer in blank], diffs)
@@ -85,7 +85,7 @@ def write_weights(
 def write_state(path: str | PathLike[str], state: SolverStateFile) -> None:
     """Writes a .solverstate or .solverstate.h5."""
     if fspath(path).endswith(".h5"):
-        from pycaffe_fire.schema import hdf5
+        from . import hdf5
 
         hdf5.write_state(path, state)
         return
@@ -94,7 +94,7 @@ def write_state(path: str | PathLike[str], state: SolverStateFile) -> None:
 
 def _read_weights(path: str | PathLike[str]) -> list[LayerWeights]:
     if _is_hdf5(path, ".caffemodel"):
-        from pycaffe_fire.schema import hdf5
+        from . import hdf5
 
         return hdf5.read_weights(path)
     return binary.read_weights(path)
@@ -102,7 +102,7 @@ def _read_weights(path: str | PathLike[str]) -> list[LayerWeights]:
 
 def _read_state(path: str | PathLike[str], history: bool) -> SolverStateFile:
     if _is_hdf5(path, ".solverstate"):
-        from pycaffe_fire.schema import hdf5
+        from . import hdf5
 
         return hdf5.read_state(path, history)
     return binary.read_state(path, history)

@@ -7,9 +7,9 @@ import os
 import struct
 from typing import Any
 
-from pycaffe_fire.errors import PrototxtError
-from pycaffe_fire.schema.files import replacing
-from pycaffe_fire.schema.messages import ENUMS, Field, fields_of
+from ..errors import PrototxtError
+from .files import replacing
+from .messages import ENUMS, Field, fields_of
 
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "'": "\\'", "\\": "\\\\"}
 

@@ -1,7 +1,8 @@
 """The training loop, update rules, learning-rate policies and snapshots."""
 
 from .nets import read_param
+from .options import Action, SolverOptions
 from .recorded import recorded_run
-from .solver import Action, Solver
+from .solver import Solver
 
-__all__ = ["Action", "Solver", "read_param", "recorded_run"]
+__all__ = ["Action", "Solver", "SolverOptions", "read_param", "recorded_run"]

@@ -13,14 +13,13 @@ from typing import Any
 from ..backend import host
 from ..backend.base import Backend
 from ..errors import SolverError
-from ..layers import Context
 from ..layers.feed import DEPTH, Feed
 from ..net import Net
-from ..net.memory import planned_elements
+from ..net.gradient_arena import planned_elements
 from ..net.summary import BYTES, mebibytes
-from ..parallel.communicator import Communicator
-from ..parallel.tree import runs
+from ..parallel.leaves import own_parts
 from .nets import find_test_nets, find_train_net
+from .options import SolverOptions, net_context, net_state
 from .rules import RULES
 
 
@@ -106,18 +105,17 @@ def _way_out(need: Need, free: int, batch: int) -> str:
     return "not even one sample fits: use a smaller net, or a larger machine"
 
 
-def planned(
-    param: Any, state: Any, backend: Backend, ranks: Communicator, leaves: int, seed: int
-) -> tuple[Net, Need]:
+def planned(param: Any, options: SolverOptions) -> tuple[Net, Need]:
     """A solver's training net without a solver, and what training it on one rank would take."""
-    own = ranks.own_leaves(leaves)
-    parts = runs(own, backend.threads) if leaves > 1 else [own]
-    context = Context(seed, 0, own[0], leaves, tuple(parts[0]), param.iter_size)
-    train = find_train_net(param, state)
-    kind = backend if leaves == 1 else backend.another(1)
-    net = Net(train.param, backend=kind, context=context, source=train.path)
+    backend, leaves = options.backend, options.leaves
+    parts = own_parts(options.communicator, backend, leaves)
+    train = find_train_net(param, net_state(options))
+    net = Net(
+        train.param, backend if leaves == 1 else backend.another(1),
+        net_context(options, param.iter_size).on_leaves(parts[0], leaves), source=train.path,
+    )  # fmt: skip
     tests = [
-        Net(found.param, backend=backend, context=Context(seed), lender=net, source=found.path)
+        Net(found.param, backend, net_context(options), net, found.path)
         for found in find_test_nets(param)
     ]
     return net, need_of(net, len(parts), tests, RULES[param.type].slots, shared=True)

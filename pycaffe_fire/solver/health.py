@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from ..backend.blob import Blob
 from ..backend.tensor import Array
-from ..blob import Blob
 from ..errors import SolverError
 from ..layers import Layer
 from ..net import Net
@@ -219,7 +219,7 @@ def _in_sums(leaves: Leaves) -> str | None:
 
 
 def _finite(blob: Blob, what: str) -> bool:
-    return bool(np.isfinite(np.asarray(getattr(blob.backend.face(blob), what))).all())
+    return bool(np.isfinite(np.asarray(getattr(blob.backend.host_view(blob), what))).all())
 
 
 def _name(layer: Layer) -> str:

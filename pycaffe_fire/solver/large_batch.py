@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
-from ..data.recipes import DATA_FIELDS
+from ..data.missing_data import DATA_FIELDS
 from ..errors import SolverError
 from .nets import edit_training_data
 

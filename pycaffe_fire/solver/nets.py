@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .. import schema
-from ..data.recipes import DATA_FIELDS
+from ..data.missing_data import DATA_FIELDS
 from ..errors import NetError, SolverError
 from ..net.graph import filter_net
 from ..net.synthetic import with_synthetic_data

@@ -8,7 +8,7 @@ from collections import deque
 from types import FrameType
 from typing import Any
 
-from .solver import Action
+from .options import Action
 
 log = logging.getLogger("pycaffe_fire")
 

@@ -19,7 +19,7 @@ from ..schema.files import digest, replacing
 from .events import Saved
 from .rates import passed_steps
 from .recorded import Recorded, beside, check_sums, seal, unseal
-from .shelf import Pair, pair, prepare, prune
+from .snapshot_files import Pair, pair, prepare, prune
 
 if TYPE_CHECKING:
     from .solver import Solver
@@ -44,9 +44,9 @@ class Snapshots:
     failed, `keep` how many to keep (None: all).
     """
 
-    def __init__(self, solver: Solver) -> None:
+    def __init__(self, solver: Solver, keep: int | None) -> None:
         self.solver = solver
-        self.keep: int | None = None
+        self.keep = keep
         self.last: str | None = None
         self.failure: str | None = None
 

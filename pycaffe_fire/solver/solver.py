@@ -6,21 +6,18 @@ import hashlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from enum import Enum
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import schema
 from ..backend.base import Backend, Segment
 from ..backend.tensor import Array
-from ..defaults import default_backend, seed_for
 from ..errors import SolverError
 from ..layers import Context
 from ..layers.feed import Feed
 from ..net import Net, debug
-from ..net.memory import planned_elements
+from ..net.gradient_arena import planned_elements
 from ..net.summary import facts
-from ..parallel.communicator import Communicator, SerialCommunicator
 from ..parallel.leaves import Leaves, Output, output_names, output_values
 from ..version import VERSION
 from .capacity import check_fits, need_of
@@ -29,7 +26,6 @@ from .events import (
     Event,
     Finished,
     NotFinite,
-    Observer,
     Profiled,
     Started,
     Tested,
@@ -41,10 +37,11 @@ from .health import ADVICE, Health
 from .keeping import Best
 from .local_rates import local_rates
 from .loss_scale import loss_scale
-from .memories import Memories
-from .nets import FoundNet, find_test_nets, find_train_net, read_param
+from .nets import FoundNet, find_test_nets, find_train_net
+from .options import Action, SolverOptions, net_context, net_state
 from .profile import Profiler
 from .rates import Plateau, learning_rate, tell_step
+from .recurrent_state import RecurrentState
 from .replay import Replay
 from .rules import RULES
 from .snapshots import Carried, Snapshots
@@ -53,105 +50,103 @@ from .timing import Stopwatch
 log = logging.getLogger("pycaffe_fire")
 
 
-class Action(Enum):
-    """What somebody outside (a signal) may ask of a running solver."""
-
-    NONE, STOP, SNAPSHOT = range(3)
-
-
 class Solver:
     """Trains `net`; `step`, `solve`, `restore` and `snapshot` as in Caffe.
 
-    `param` is a solver prototxt's path or a SolverParameter. The global batch is cut into `leaves`
-    leaves; gradients are summed over them along one fixed tree, across the communicator's ranks.
+    The global batch is cut into leaves; gradients are summed over them along one fixed tree,
+    across the communicator's ranks.
     """
 
-    def __init__(
-        self,
-        param: Any,
-        *,
-        backend: Backend | None = None,
-        communicator: Communicator | None = None,
-        leaves: int = 1,
-        seed: int | None = None,
-        level: int | None = None,
-        stages: Iterable[str] = (),
-        share_gradients: bool = False,
-        on_nan: str = "stop",
-        ignore_mismatch: bool = False,
-        cuda_graph: bool = False,
-        observers: Iterable[Observer] = (),
-    ) -> None:
-        self.param = read_param(param) if isinstance(param, str) else param
-        self.observers = list(observers)
+    def __init__(self, param: Any, options: SolverOptions) -> None:
+        self.param, self.options = param, options
+        self.observers = list(options.observers)
+        self.requested_action = options.requested_action
+        self.backend, self.communicator = options.backend, options.communicator
+        self.seed = options.seed
         self.iter = 0
-        self.requested_action: Callable[[], Action] = lambda: Action.NONE
         self.stopped_early = False
         self._check()
-        self.rule = RULES[self.param.type](self.param)
-        self.seed = seed if seed is not None else seed_for(self.param.random_seed)
-        self.backend = backend or default_backend()
-        self.communicator = communicator or SerialCommunicator()
-        state = schema.NetState(stage=list(stages))
-        if level is not None:  # else the solver's train_state decides
-            state.level = level
+        self.rule = RULES[param.type](param)
         if log.isEnabledFor(logging.INFO):
-            log.info("Initializing solver from parameters: \n%s", schema.to_text(self.param))
-        train = find_train_net(self.param, state)
+            log.info("Initializing solver from parameters: \n%s", schema.to_text(param))
+        self._build_nets()
+        self._check_memory()
+        self._prepare_update()
+        self._prepare_state()
+        if param.weights:
+            self.load_weights(",".join(param.weights))
+        if options.keep_best:
+            self._follow(options.keep_best, options.stop_after)
+        self._report_memory()
+        log.info("Solver scaffolding done.")
+
+    def _build_nets(self) -> None:
+        options = self.options
+        train = find_train_net(self.param, net_state(options))
         how = "from" if train.path else "specified in"
         log.info("Creating training net %s %s", how, train.origin)
         self.leaves = Leaves(
-            lambda kind, context, lender: _build(train, kind, context, lender),
-            self.backend, self.communicator, leaves, self.seed, self.param.iter_size,
+            lambda kind, context, lender: self._build(train, kind, context, lender),
+            self.backend, self.communicator, options.leaves,
+            net_context(options, self.param.iter_size),
         )  # fmt: skip
         self.net = self.leaves.net
         self.test_nets: list[Net] = []
         for found in find_test_nets(self.param):
             log.info("Creating test net (#%d) specified by %s", len(self.test_nets), found.origin)
-            self.test_nets.append(_build(found, self.backend, Context(self.seed), self.net))
-        need = need_of(
-            self.net, len(self.leaves.nets), self.test_nets, self.rule.slots, share_gradients
+            self.test_nets.append(self._build(found, self.backend, net_context(options), self.net))
+
+    def _build(
+        self, found: FoundNet, backend: Backend, context: Context, lender: Net | None
+    ) -> Net:
+        return self.options.make_net(
+            found.param, backend=backend, context=context, lender=lender, source=found.path
         )
+
+    def _check_memory(self) -> None:
+        """Refuse a batch that does not fit before anything of it is allocated."""
+        shared = self.options.share_gradients
+        need = need_of(self.net, len(self.leaves.nets), self.test_nets, self.rule.slots, shared)
         batch = self.batch_size // self.param.iter_size
         check_fits(need, self.backend, batch, self.communicator.local_size)
-        if share_gradients:
+        if shared:
             for net in self.leaves.nets:
                 net.share_gradients()
-        items = self.net.parameters.items
-        self.history: list[Array] = [
-            self.net.parameters.zeros() for _ in range(self.rule.slots)
+
+    def _prepare_update(self) -> None:
+        parameters = self.net.parameters
+        self.history: list[Array] = [parameters.zeros() for _ in range(self.rule.slots)]
+        segments = [
+            Segment(p.start, p.stop, p.lr_mult, p.decay_mult) for p in parameters.items
         ]  # fmt: skip
-        segments = [Segment(p.start, p.stop, p.lr_mult, p.decay_mult) for p in items]
         self._update = self.backend.update(self.rule.kernel, segments)
         self._local_rates = local_rates(self.param, self.rule, self.backend, segments)
+        self.loss_scale = loss_scale(self.net, self.backend, self._update)
+
+    def _prepare_state(self) -> None:
+        """What a run carries from one iteration to the next, and a snapshot to the next run."""
         self.plateau = Plateau(self.param)
-        self.health = Health(self.leaves, on_nan)
+        self.health = Health(self.leaves, self.options.on_nan)
         self._stopwatch = Stopwatch(self.leaves)
         self._profiler: Profiler | None = None
-        self.show_times = False
+        self._replay = Replay(self) if self.options.cuda_graph else None
         self.losses: deque[float] = deque(maxlen=self.param.average_loss)
         self.resumed = False  # the next step goes on in the middle of one
         self.best: Best | None = None
         self.tested: int | None = None  # the iteration whose tests are complete
         self._tests_from: list[int] | None = None  # see test_steps
-        self.carried: dict[str, Carried] = {"plateau": self.plateau, "health": self.health}
-        if self._local_rates is not None:
-            self.carried["local rates"] = self._local_rates
-        self.loss_scale = loss_scale(self.net, self.backend, self._update)
-        if self.loss_scale is not None:
-            self.carried["loss scale"] = self.loss_scale
-        self._replay = Replay(self) if cuda_graph else None
-        if memories := Memories(self.leaves, self.test_nets):
-            self.carried["memories"] = memories
-        self.snapshots = Snapshots(self)
-        self._ignore_mismatch = ignore_mismatch
-        if self.param.weights:
-            self.load_weights(",".join(self.param.weights))
-        self._report_memory(share_gradients)
-        log.info("Solver scaffolding done.")
+        carried: dict[str, Carried | None] = {
+            "plateau": self.plateau,
+            "health": self.health,
+            "local rates": self._local_rates,
+            "loss scale": self.loss_scale,
+            "memories": RecurrentState(self.leaves, self.test_nets) or None,
+        }
+        self.carried: dict[str, Carried] = {k: v for k, v in carried.items() if v is not None}
+        self.snapshots = Snapshots(self, self.options.keep)
 
-    def _report_memory(self, share_gradients: bool) -> None:
-        nets = [(net, share_gradients) for net in self.leaves.nets]
+    def _report_memory(self) -> None:
+        nets = [(net, self.options.share_gradients) for net in self.leaves.nets]
         counts = [planned_elements(n, s) for n, s in [*nets, *((n, False) for n in self.test_nets)]]
         values, gradients = (sum(column) for column in zip(*counts, strict=True))
         buffers = 2 + len(self.history)  # weights, gradients and history
@@ -245,7 +240,6 @@ class Solver:
             self.losses.clear()
             self.tested = None
         self.resumed = False
-        self.net.before_run()
         while self.iter < stop and not self.stopped_early:
             p = self.param
             if p.test_interval and self.iter % p.test_interval == 0 and self.tested != self.iter:
@@ -255,7 +249,6 @@ class Solver:
                     break
             if self._iterate():
                 self._obey(snapshot_due=bool(p.snapshot) and self.iter % p.snapshot == 0)
-        self.net.after_run()
 
     def _obey(self, snapshot_due: bool = False) -> None:
         """Do what is due and what was asked from outside since the last look."""
@@ -292,7 +285,7 @@ class Solver:
         rate = self.lr
         self.iter += 1
         self.tell(Trained(self.iter - 1, loss, rate, ended - began, display, outputs))
-        if display and self.show_times:
+        if display and self.options.show_times:
             self.tell(Timed(self.iter - 1, self.communicator.gather(self._stopwatch.take())))
         if self._profiler is not None and (times := self._profiler.iteration()):
             self._profiler = None
@@ -438,7 +431,7 @@ class Solver:
     def load_weights(self, paths: str) -> None:
         """Copy weights by layer name from one or several (comma-separated) files."""
         files = [path.strip() for path in paths.split(",") if path.strip()]
-        self.net.copy_from(files, self._ignore_mismatch)
+        self.net.copy_from(files, self.options.ignore_mismatch)
 
     def snapshot(self) -> None:
         """Write weights and state, completely or not at all."""
@@ -454,7 +447,7 @@ class Solver:
         """Go on from a .solverstate, Caffe's or ours: iteration, history, weights and data."""
         self.snapshots.restore(path)
 
-    def follow(self, metric: str, patience: int | None = None) -> None:
+    def _follow(self, metric: str, patience: int | None) -> None:
         """Keep the weights with the best test output `metric`, as PREFIX_best; stop after
         `patience` tests without a better one. See Best."""
         self.best = Best(metric, patience, self.test_nets)
@@ -479,7 +472,3 @@ class Solver:
         self.leaves.close()
         for net in self.test_nets:
             net.close()
-
-
-def _build(found: FoundNet, backend: Backend, context: Context, lender: Net | None) -> Net:
-    return Net(found.param, backend=backend, context=context, lender=lender, source=found.path)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pycaffe_fire.backend.base import Backend, Window
-from pycaffe_fire.blob import Blob
+from pycaffe_fire.backend.blob import Blob
 
 RNG = np.random.default_rng(3)
 Array = np.ndarray[Any, Any]

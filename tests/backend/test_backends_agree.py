@@ -10,8 +10,8 @@ import pytest
 from op_cases import CONVS, POOLS, RNG, Array, Conv, Pool, blob, distinct, window
 
 from pycaffe_fire.backend.base import Backend, Draw
+from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.backend.numpy import NumPyBackend
-from pycaffe_fire.blob import Blob
 from pycaffe_fire.errors import BackendError
 
 # Channel counts around the blocks of 8 and 16 that vector kernels like, and beyond them.

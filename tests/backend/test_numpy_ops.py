@@ -12,8 +12,8 @@ from op_cases import CONVS, POOLS, RNG, Array, Conv, Pool, blob, distinct, windo
 
 from pycaffe_fire.backend import random
 from pycaffe_fire.backend.base import Draw, Window
+from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.backend.numpy import NumPyBackend
-from pycaffe_fire.blob import Blob
 from pycaffe_fire.errors import BackendError
 
 

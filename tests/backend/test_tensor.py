@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from pycaffe_fire.backend import cpu_backend
+from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.backend.tensor import BOTH, NATIVE, PLAIN, ZERO, Layout, Tensor, aligned
-from pycaffe_fire.blob import Blob
 from pycaffe_fire.errors import NetError
 
 SHAPE = (2, 3)

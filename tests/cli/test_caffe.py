@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from runs import GOLDEN, make_run, write_solver
 
-from pycaffe_fire import schema
+from pycaffe_fire import Net, schema
 from pycaffe_fire.backend import cpu_backend
 from pycaffe_fire.cli import caffe, fire_train, train_flags
-from pycaffe_fire.net import Net
 from pycaffe_fire.net.timing import time_net
 
 PREFIX = re.compile(r"[IWEF]\d{8} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.]+:\d+\] ")

@@ -28,7 +28,7 @@ from pycaffe_fire.cli import (
 )
 from pycaffe_fire.data.datum import datum_image, encode_datum, parse_datum
 from pycaffe_fire.data.db import open_database
-from pycaffe_fire.data.picture import read_image
+from pycaffe_fire.data.image import read_image
 from pycaffe_fire.data.writer import DatabaseWriter
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"

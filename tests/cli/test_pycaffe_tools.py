@@ -14,8 +14,7 @@ import pytest
 from PIL import Image
 from runs import GOLDEN
 
-from pycaffe_fire import schema
-from pycaffe_fire.classifier import Classifier
+from pycaffe_fire import Net, schema
 from pycaffe_fire.cli import (
     classify,
     detect,
@@ -23,8 +22,8 @@ from pycaffe_fire.cli import (
     parse_log,
     upgrade,
 )
-from pycaffe_fire.io import load_image
-from pycaffe_fire.net import Net
+from pycaffe_fire.pycaffe.classifier import Classifier
+from pycaffe_fire.pycaffe.io import load_image
 
 NET = """
 layer { name: "data" type: "Input" top: "data"

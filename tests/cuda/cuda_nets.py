@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 
 from pycaffe_fire import schema
-from pycaffe_fire.solver import Solver
+from pycaffe_fire.solver import Solver, SolverOptions
 
 MODELS = Path(__file__).parents[2] / "models"
 SOLVER = (
@@ -86,7 +86,8 @@ def inception(folder: Path, batch: int = 2, classes: int = 5) -> Any:
 def solver_of(net: Any, backend: Any, settings: str = SOLVER, **options: Any) -> Solver:
     param = schema.parse_text(settings, schema.SolverParameter())
     param.net_param.CopyFrom(net)
-    return Solver(param, backend=backend, **options)
+    options.setdefault("seed", max(0, param.random_seed))
+    return Solver(param, SolverOptions(backend, **options))
 
 
 def train(net: Any, backend: Any, iterations: int, **options: Any) -> dict[str, Any]:

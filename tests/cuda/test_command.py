@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pycaffe_fire import defaults
+from pycaffe_fire.backend import choice
 from pycaffe_fire.cli import fire_train
 from pycaffe_fire.schema import read_weights
 
@@ -19,11 +19,11 @@ from runs import make_run  # noqa: E402
 
 @pytest.fixture
 def run(cupy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    defaults._gpu_backend.cache_clear()
+    choice._gpu_backend.cache_clear()
     make_run(tmp_path)
     monkeypatch.chdir(tmp_path)
     yield tmp_path
-    defaults._gpu_backend.cache_clear()
+    choice._gpu_backend.cache_clear()
 
 
 def train(*arguments: str) -> None:

@@ -16,11 +16,12 @@ from test_backends_agree import test_convolution as agree_on_convolution
 from test_storage import ROUNDING, distance, stored_as
 
 import pycaffe_fire as caffe
-from pycaffe_fire import defaults, schema
+from pycaffe_fire import Net, schema
+from pycaffe_fire.backend import choice
 from pycaffe_fire.backend.cuda import CudaBackend, cudnn
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.errors import BackendError
-from pycaffe_fire.net import Net, engines
+from pycaffe_fire.net import engines
 
 
 @pytest.fixture
@@ -105,8 +106,8 @@ def test_a_layer_falls_back_to_our_kernels(
 def test_no_library(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cudnn, "NAMES", ("libcudnn_that_is_not_there.so",))
     monkeypatch.setattr(cudnn.ctypes.util, "find_library", lambda name: None)
-    defaults._gpu_backend.cache_clear()
+    choice._gpu_backend.cache_clear()
     with pytest.raises(BackendError, match="--cudnn: cannot load"):
-        defaults.choose_backend("0", cudnn=True)
+        choice.choose_backend("0", cudnn=True)
     with pytest.raises(BackendError, match="--cudnn needs a GPU"):
-        defaults.choose_backend(None, cudnn=True)
+        choice.choose_backend(None, cudnn=True)

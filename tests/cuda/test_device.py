@@ -9,20 +9,21 @@ from typing import Any
 import pytest
 
 import pycaffe_fire as caffe
-from pycaffe_fire import defaults
+from pycaffe_fire.backend import choice
 from pycaffe_fire.backend.cuda.device import probe
 from pycaffe_fire.cli import device_query
 from pycaffe_fire.errors import BackendError
+from pycaffe_fire.pycaffe import settings
 
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Any:
-    defaults._gpu_backend.cache_clear()
-    monkeypatch.setattr(defaults, "_settings", defaults.Settings())
-    for name in defaults.LOCAL_RANKS:
+    choice._gpu_backend.cache_clear()
+    monkeypatch.setattr(settings, "_settings", settings.Settings())
+    for name in choice.LOCAL_RANKS:
         monkeypatch.delenv(name, raising=False)
     yield
-    defaults._gpu_backend.cache_clear()
+    choice._gpu_backend.cache_clear()
 
 
 @pytest.fixture
@@ -37,10 +38,10 @@ def fail(*_: Any) -> Any:
 def test_without_cupy(no_cupy: None) -> None:
     assert "CuPy cannot be imported" in probe().reason
     with pytest.raises(BackendError, match=r"cannot run on GPU 0: CuPy .* pip install"):
-        defaults.gpu_backend()
+        choice.gpu_backend()
     with pytest.raises(BackendError, match="cannot run on GPU 0"):
         caffe.set_mode_gpu()
-    assert defaults.default_backend().name != "cuda"
+    assert settings.default_backend().name != "cuda"
 
 
 @pytest.mark.parametrize(
@@ -52,23 +53,23 @@ def test_without_a_device(
 ) -> None:
     monkeypatch.setattr(cupy.cuda.runtime, "getDeviceCount", devices)
     with pytest.raises(BackendError, match=reason):
-        defaults.choose_backend("0")
+        choice.choose_backend("0")
 
 
 def test_a_device_that_cannot_compute(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cupy, "arange", fail, raising=False)
     with pytest.raises(BackendError, match="a trial kernel failed on device 1"):
-        defaults.choose_backend("1")
+        choice.choose_backend("1")
 
 
 def test_a_number_too_high(cupy: Any) -> None:
     with pytest.raises(BackendError, match="there is no device 7; devices: 0 to 1"):
-        defaults.choose_backend("7")
+        choice.choose_backend("7")
 
 
 def test_auto_says_why_it_is_the_cpu(no_cupy: None, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "pycaffe_fire")
-    assert defaults.choose_backend("auto").name != "cuda"
+    assert choice.choose_backend("auto").name != "cuda"
     assert [r.getMessage() for r in caplog.records if "Running on the CPU: CuPy" in r.getMessage()]
 
 
@@ -80,26 +81,26 @@ def test_each_process_has_its_device(
     cupy: Any, gpu: str, rank: int, device: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURM_LOCALID", str(rank))
-    backend: Any = defaults.choose_backend(gpu)
+    backend: Any = choice.choose_backend(gpu)
     assert (backend.name, backend.device) == ("cuda", device)
 
 
 def test_more_processes_than_listed_devices(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPI_LOCALRANKID", "2")
     with pytest.raises(BackendError, match=r"names 2 device\(s\), but process 2 of this host"):
-        defaults.choose_backend("0,1")
+        choice.choose_backend("0,1")
     with pytest.raises(BackendError, match='device numbers, "all" or "auto", got "first"'):
-        defaults.choose_backend("first")
+        choice.choose_backend("first")
 
 
 def test_pycaffe_modes(cupy: Any) -> None:
     caffe.set_device(1)
     caffe.set_mode_gpu()
-    backend: Any = defaults.default_backend()
+    backend: Any = settings.default_backend()
     assert backend.device == 1 and "Emulated device" in backend.describe()
-    assert defaults.default_backend() is backend
+    assert settings.default_backend() is backend
     caffe.set_mode_cpu()
-    assert defaults.default_backend().name != "cuda"
+    assert settings.default_backend().name != "cuda"
 
 
 def test_device_query(cupy: Any, capsys: pytest.CaptureFixture[str]) -> None:

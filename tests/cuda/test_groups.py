@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pycaffe_fire import schema
+from pycaffe_fire import Net, schema
 from pycaffe_fire.backend.base import Backend
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.layers import Context
-from pycaffe_fire.net import Net
 
 NET = """
 force_backward: true

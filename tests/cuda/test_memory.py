@@ -11,8 +11,7 @@ import pytest
 from cuda_nets import inception, solver_of
 
 import pycaffe_fire as caffe
-from pycaffe_fire import schema
-from pycaffe_fire.net import Net
+from pycaffe_fire import Net, schema
 
 TEXT = """
 layer { name: "in" type: "Input" top: "in" input_param { shape { dim: 2 dim: 3 } } }

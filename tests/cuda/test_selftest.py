@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pycaffe_fire import defaults
+from pycaffe_fire.backend import choice
 from pycaffe_fire.backend.cuda import cudnn as cudnn_library
 
 TOOL = Path(__file__).parents[2] / "tools" / "gpu_selftest.py"
@@ -26,7 +26,7 @@ def selftest() -> Any:
 def test_report(
     selftest: Any, cupy: Any, cuda: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    defaults._gpu_backend.cache_clear()
+    choice._gpu_backend.cache_clear()
     few = sorted(selftest.GOLDEN.glob("conv_g*.npz"))
     assert few
 
@@ -51,11 +51,11 @@ def test_report(
     assert "Blobs stored as: float32, float16, bfloat16" in text
     assert "not cuDNN: --cudnn: cannot load libcudnn" in text
     assert "Emulated device" in text and "timed" in text
-    defaults._gpu_backend.cache_clear()
+    choice._gpu_backend.cache_clear()
 
 
 def test_without_a_gpu(selftest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    defaults._gpu_backend.cache_clear()
+    choice._gpu_backend.cache_clear()
     monkeypatch.setitem(__import__("sys").modules, "cupy", None)
     monkeypatch.setattr("sys.argv", ["gpu_selftest.py"])
     with pytest.raises(SystemExit, match="gpu_selftest: cannot run on GPU 0: CuPy"):

@@ -14,11 +14,11 @@ from cuda_nets import inception, lenet, solver_of, train
 from test_contract import ROWS
 
 import pycaffe_fire as caffe
-from pycaffe_fire import schema
+from pycaffe_fire import Net, schema
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.backend.tensor import FLOAT32
 from pycaffe_fire.layers import LAYERS
-from pycaffe_fire.net import Net, storage
+from pycaffe_fire.net import storage
 
 ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 TYPES = {"float16": schema.FLOAT16, "bfloat16": schema.BFLOAT16}

@@ -10,7 +10,7 @@ from PIL import Image
 
 from pycaffe_fire import schema
 from pycaffe_fire.data.datum import datum_image, encode_datum, parse_datum
-from pycaffe_fire.data.picture import decode_image
+from pycaffe_fire.data.image import decode_image
 from pycaffe_fire.errors import DataError
 
 RNG = np.random.default_rng(1)

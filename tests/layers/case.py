@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from pycaffe_fire import schema
+from pycaffe_fire import Net, schema
 from pycaffe_fire.backend.base import Backend
-from pycaffe_fire.blob import Blob
+from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.errors import FireError, LayerError
 from pycaffe_fire.layers import Context, Layer
-from pycaffe_fire.net import Net
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]

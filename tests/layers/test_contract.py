@@ -13,12 +13,11 @@ import pytest
 from case import Array, Bad, Case, Trial
 
 import pycaffe_fire as caffe
-from pycaffe_fire import schema
+from pycaffe_fire import Net, schema
 from pycaffe_fire.backend import cpu_backend
 from pycaffe_fire.backend.base import Backend
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.layers import LAYERS
-from pycaffe_fire.net import Net
 
 HERE = Path(__file__).parent
 GOLDEN = sorted((HERE.parent / "golden" / "layers").glob("*.npz"))

@@ -13,8 +13,7 @@ from PIL import Image
 
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
-from pycaffe_fire.data.picture import read_image
-from pycaffe_fire.data.policy import set_policy
+from pycaffe_fire.data.image import read_image
 from pycaffe_fire.data.resize import resize
 from pycaffe_fire.data.windows import Window, cut_window
 from pycaffe_fire.errors import DataError, LayerError, NetError
@@ -479,11 +478,8 @@ def test_a_label_that_no_class_has_is_named_with_its_record(pictures):
 
 
 def test_such_records_are_skipped_where_that_is_asked_for(pictures):
-    set_policy("skip")
-    try:
-        net = make_net(image_net(transform="crop_size: 9") + HEAD.format(loss="", accuracy=""))
-    finally:
-        set_policy("fail")
+    text = image_net(transform="crop_size: 9") + HEAD.format(loss="", accuracy="")
+    net = make_net(text, bad_records="skip")
     with contextlib.closing(net):
         labels = [net.forward(["label"])["label"].copy() for _ in range(3)]
         assert np.max(labels) < 3 and net.layers[0].skipped > 0

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from case import Array, Case, Trial
 
-from pycaffe_fire import schema
+from pycaffe_fire import Net, schema
 from pycaffe_fire.backend import compiled, cpu_backend
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.layers import Context, boxes
-from pycaffe_fire.net import Net
 
 F = np.float32
 

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 import pycaffe_fire as caffe
-from pycaffe_fire import schema
+from pycaffe_fire import Net, schema
 from pycaffe_fire.errors import LayerError, NetError
 from pycaffe_fire.layers import LAYERS
-from pycaffe_fire.net import Net
 
 README = (Path(__file__).parents[2] / "pycaffe_fire" / "layers" / "README.md").read_text()
 EXAMPLE, POINTS = (

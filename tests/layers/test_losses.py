@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from case import Case, Trial
 
-from pycaffe_fire import schema
+from pycaffe_fire import Net, schema
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.errors import LayerError
-from pycaffe_fire.net import Net
 
 Array = np.ndarray[Any, Any]
 

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 import pycaffe_fire as caffe
-from pycaffe_fire import schema
+from pycaffe_fire import Net, schema
 from pycaffe_fire.errors import LayerError
 from pycaffe_fire.layers import Context
-from pycaffe_fire.net import Net
 
 
 class Scaled(caffe.Layer):

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from case import Array
 
-from pycaffe_fire import schema
+from pycaffe_fire import Net, schema
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.layers import Context
-from pycaffe_fire.net import Net
 
 KINDS = pytest.mark.parametrize(("kind", "states"), [("LSTM", 2), ("RNN", 1)])
 

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 import pycaffe_fire as caffe
-from pycaffe_fire import schema
+from pycaffe_fire import Net, schema
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.layers import Context
-from pycaffe_fire.net import Net
 
 Array = np.ndarray[Any, Any]
 

@@ -10,11 +10,10 @@ import pytest
 from case import Array, Case, Trial
 from test_contract import ROWS, fast, rows
 
-from pycaffe_fire import schema
+from pycaffe_fire import Net, schema
 from pycaffe_fire.errors import LayerError
 from pycaffe_fire.layers import LAYERS
-from pycaffe_fire.net import Net
-from pycaffe_fire.solver import Solver
+from pycaffe_fire.solver import Solver, SolverOptions
 
 # One row of every type; all of those with weights are trained besides.
 FIRST = list({case.type: case for case in reversed(ROWS)}.values())
@@ -85,7 +84,7 @@ def test_trains_a_step_and_survives_save_and_load(case: Case, tmp_path: Path) ->
     param = schema.SolverParameter(base_lr=0.01, lr_policy="fixed", momentum=0.9)
     text = surrounded(case, trial)
     param.net_param.CopyFrom(schema.parse_text(text, schema.NetParameter()))
-    solver = Solver(param, backend=fast())
+    solver = Solver(param, SolverOptions(fast(), 0, make_net=Net))
     net = solver.net
     put(net, values)
     for blob, value in zip(net.params.get("layer", []), trial.weights, strict=True):

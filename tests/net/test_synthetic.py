@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pycaffe_fire import schema
+from pycaffe_fire import Net, schema
 from pycaffe_fire.errors import NetError
-from pycaffe_fire.net import Net
 from pycaffe_fire.net.graph import filter_net
 from pycaffe_fire.net.synthetic import with_synthetic_data
 

@@ -18,7 +18,7 @@ from google.protobuf import text_format
 import pycaffe_fire
 from pycaffe_fire import schema
 from pycaffe_fire.errors import SolverError
-from pycaffe_fire.proto import caffe_pb2
+from pycaffe_fire.pycaffe.proto import caffe_pb2
 from pycaffe_fire.schema.messages import ENUMS, FIELDS
 
 ROOT = Path(pycaffe_fire.__file__).parent.parent
@@ -27,10 +27,10 @@ NAMES = {
     "AdamSolver", "NCCL", "Timer", "init_log", "log", "has_nccl", "set_mode_cpu", "set_mode_gpu",
     "set_random_seed", "set_device", "Layer", "get_solver", "layer_type_list", "solver_count",
     "set_solver_count", "solver_rank", "set_solver_rank", "set_multiprocess", "TRAIN", "TEST",
-    "Classifier", "Detector", "io", "layers", "params", "NetSpec", "to_proto", "proto",
+    "Classifier", "Detector", "io", "params", "NetSpec", "to_proto", "proto",
     "__version__", "net_spec", "pycaffe", "draw", "coord_map", "classifier", "detector",
 }  # fmt: skip
-MODULES = ("io", "draw", "net_spec", "coord_map", "classifier", "detector", "layers", "proto")
+MODULES = ("io", "draw", "net_spec", "coord_map", "classifier", "detector", "proto")
 
 
 def test_every_name_of_pycaffe_is_there_and_is_ours() -> None:
@@ -60,10 +60,11 @@ def test_the_usual_import_lines() -> None:
     assert made.to_proto().layer[1].convolution_param.num_output == 2
 
 
-def test_layers_is_also_the_package_of_layers() -> None:
-    from pycaffe_fire.layers import Neuron, convolution
+def test_layers_are_net_spec_s_and_the_package_stays_importable() -> None:
+    from pycaffe_fire.layers import LAYERS, Neuron
 
-    assert pycaffe_fire.layers.Neuron is Neuron and pycaffe_fire.layers.convolution is convolution
+    assert isinstance(pycaffe_fire.layers, pycaffe_fire.net_spec.Layers)
+    assert pycaffe_fire.layers is caffe.layers and issubclass(LAYERS["ReLU"], Neuron)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         pycaffe_fire.layers.nonsense  # noqa: B018
 

@@ -60,7 +60,7 @@ def test_a_message_stays_as_it_is() -> None:
 def test_an_old_message_is_upgraded_as_a_file_would_be() -> None:
     from google.protobuf import text_format
 
-    from pycaffe_fire.proto import caffe_pb2
+    from pycaffe_fire.pycaffe.proto import caffe_pb2
 
     param = caffe_pb2.NetParameter()
     text_format.Merge(

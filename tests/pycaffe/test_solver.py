@@ -266,3 +266,50 @@ def test_a_run_is_logged_as_caffe_does(caplog: Any) -> None:
     lines = [record.getMessage() for record in caplog.records]
     assert [line for line in lines if line.startswith("Iteration 2, lr = 0.1")]
     assert any(line.startswith("Iteration 2 (") and "/2 iters), loss" in line for line in lines)
+
+
+CONVOLUTION = """
+layer { name: "d" type: "DummyData" top: "x" top: "y" dummy_data_param {
+  shape { dim: 8 dim: 3 dim: 9 dim: 9 } shape { dim: 8 }
+  data_filler { type: "gaussian" } data_filler { value: 1 } } }
+layer { name: "conv" type: "Convolution" bottom: "x" top: "conv" convolution_param {
+  num_output: 16 kernel_size: 3 weight_filler { type: "xavier" } } }
+layer { name: "ip" type: "InnerProduct" bottom: "conv" top: "ip" inner_product_param {
+  num_output: 4 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "y" top: "loss" }
+"""
+
+
+def conv_solver() -> Any:
+    """Its convolution's weights have a layout of their own while it trains."""
+    settings = 'base_lr: 0.05 lr_policy: "fixed" random_seed: 5'
+    param = schema.parse_text(settings, schema.SolverParameter())
+    schema.parse_text(CONVOLUTION, param.net_param)
+    return caffe.SGDSolver(param)
+
+
+def test_weights_held_by_the_caller_follow_the_training() -> None:
+    solver = conv_solver()
+    held = {n: [b.data for b in blobs] for n, blobs in solver.net.params.items()}
+    start = held["conv"][0].copy()
+    for _ in range(2):
+        solver.step(2)
+        seen = {n: [array.copy() for array in arrays] for n, arrays in held.items()}
+        assert (seen["conv"][0] != start).any()
+        for name, blobs in solver.net.params.items():
+            for blob, array in zip(blobs, seen[name], strict=True):
+                np.testing.assert_array_equal(array, blob.data)
+
+
+def test_weights_written_through_a_held_array_count() -> None:
+    solver, other = conv_solver(), conv_solver()
+    held = solver.net.params["conv"][0].data
+    for each in (solver, other):
+        each.step(1)
+    held[...] = 0.25
+    other.net.params["conv"][0].data[...] = 0.25
+    for each in (solver, other):
+        each.step(1)
+    for name, blobs in solver.net.params.items():
+        for blob, same in zip(blobs, other.net.params[name], strict=True):
+            assert (blob.data == same.data).all()

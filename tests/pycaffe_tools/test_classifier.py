@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pycaffe_fire import schema
-from pycaffe_fire.classifier import Classifier
-from pycaffe_fire.detector import Detector
+from pycaffe_fire import Net, schema
 from pycaffe_fire.errors import DataError
-from pycaffe_fire.io import load_image, oversample, resize_image
-from pycaffe_fire.net import Net
-from pycaffe_fire.net_spec import NetSpec
-from pycaffe_fire.net_spec import layers as L
+from pycaffe_fire.pycaffe.classifier import Classifier
+from pycaffe_fire.pycaffe.detector import Detector
+from pycaffe_fire.pycaffe.io import load_image, oversample, resize_image
+from pycaffe_fire.pycaffe.net_spec import NetSpec
+from pycaffe_fire.pycaffe.net_spec import layers as L
 
 SIZE = 8
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pycaffe_fire import schema
-from pycaffe_fire.coord_map import (
+from pycaffe_fire import Net, schema
+from pycaffe_fire.pycaffe.coord_map import (
     AxisMismatchException,
     UndefinedMapException,
     compose,
@@ -18,9 +18,8 @@ from pycaffe_fire.coord_map import (
     crop_params,
     inverse,
 )
-from pycaffe_fire.net import Net
-from pycaffe_fire.net_spec import NetSpec, Top
-from pycaffe_fire.net_spec import layers as L
+from pycaffe_fire.pycaffe.net_spec import NetSpec, Top
+from pycaffe_fire.pycaffe.net_spec import layers as L
 
 
 def fcn(**conv: Any) -> NetSpec:

@@ -13,11 +13,12 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from pycaffe_fire import draw, schema
-from pycaffe_fire.draw.boxes import chart
-from pycaffe_fire.draw.layout import lay_out
-from pycaffe_fire.draw.picture import picture
+from pycaffe_fire import schema
 from pycaffe_fire.errors import FireError
+from pycaffe_fire.pycaffe import draw
+from pycaffe_fire.pycaffe.draw.boxes import chart
+from pycaffe_fire.pycaffe.draw.drawing import picture
+from pycaffe_fire.pycaffe.draw.layout import lay_out
 
 MODELS = Path(__file__).parents[2] / "models"
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pycaffe_fire import io, schema
-from pycaffe_fire.data.picture import encode_image
+from pycaffe_fire import schema
+from pycaffe_fire.data.image import encode_image
 from pycaffe_fire.errors import DataError
+from pycaffe_fire.pycaffe import io
 
 # Results of scikit-image 0.26 (anti_aliasing=False, mode="constant") and scipy.ndimage.zoom; a
 # case's last digit is its order.

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from google.protobuf import text_format
 
-from pycaffe_fire import schema
+from pycaffe_fire import Net, schema
 from pycaffe_fire.errors import NetError
-from pycaffe_fire.net import Net
-from pycaffe_fire.net_spec import Function, NetSpec, Top, assign_proto, to_proto
-from pycaffe_fire.net_spec import layers as L
-from pycaffe_fire.net_spec import params as P
+from pycaffe_fire.pycaffe.net_spec import Function, NetSpec, Top, assign_proto, to_proto
+from pycaffe_fire.pycaffe.net_spec import layers as L
+from pycaffe_fire.pycaffe.net_spec import params as P
 
 
 def same(net: Any, text: str) -> bool:

@@ -12,7 +12,7 @@ from pycaffe_fire import schema
 from pycaffe_fire.backend import cpu_backend
 from pycaffe_fire.data.datum import encode_datum
 from pycaffe_fire.data.writer import DatabaseWriter
-from pycaffe_fire.solver import Solver
+from pycaffe_fire.solver import Solver, SolverOptions
 
 Array = np.ndarray[Any, Any]
 
@@ -78,7 +78,8 @@ SGD = 'base_lr: 0.05 lr_policy: "fixed" momentum: 0.9 weight_decay: 0.01 random_
 def make(net: str, settings: str = SGD, threads: int = 1, **options: Any) -> Solver:
     param = schema.parse_text(settings, schema.SolverParameter())
     param.net_param.CopyFrom(schema.parse_text(net, schema.NetParameter()))
-    return Solver(param, backend=cpu_backend(threads), **options)
+    options.setdefault("seed", max(0, param.random_seed))
+    return Solver(param, SolverOptions(cpu_backend(threads), **options))
 
 
 def weights(solver: Solver) -> dict[str, Array]:

@@ -17,7 +17,7 @@ from pycaffe_fire import schema
 from pycaffe_fire.backend import cpu_backend
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.errors import SolverError
-from pycaffe_fire.solver import Solver
+from pycaffe_fire.solver import Solver, SolverOptions
 from pycaffe_fire.solver.events import NotFinite
 from pycaffe_fire.solver.health import MOST_SKIPS
 
@@ -47,7 +47,7 @@ def write_data(folder: Path, bad: dict[int, float] | None = None) -> str:
 def make(net: str, backend: Any, on_nan: str, settings: str = "", **options: Any) -> Solver:
     param = schema.parse_text(SGD + settings, schema.SolverParameter())
     param.net_param.CopyFrom(schema.parse_text(net, schema.NetParameter()))
-    return Solver(param, backend=backend(2), on_nan=on_nan, **options)
+    return Solver(param, SolverOptions(backend(2), param.random_seed, on_nan=on_nan, **options))
 
 
 @pytest.fixture(params=BACKENDS, ids=["cpu", "numpy"])

@@ -19,7 +19,7 @@ from pycaffe_fire.errors import SolverError
 from pycaffe_fire.parallel.leaves import Output
 from pycaffe_fire.solver import Solver
 from pycaffe_fire.solver.keeping import Best
-from pycaffe_fire.solver.shelf import newest_snapshot
+from pycaffe_fire.solver.snapshot_files import newest_snapshot
 
 PREFIX = 'snapshot_prefix: "out/run" '
 ACCURACY = (
@@ -35,9 +35,9 @@ def folder(tmp_path: Path, monkeypatch: Any) -> Path:
     return tmp_path
 
 
-def solver(folder: Path, settings: str = "") -> Solver:
+def solver(folder: Path, settings: str = "", **options: Any) -> Solver:
     net = rows_layer(write_rows(folder), 8) + body() + ACCURACY
-    return make(net, SGD + PREFIX + TESTS + settings)
+    return make(net, SGD + PREFIX + TESTS + settings, **options)
 
 
 def scripted(mine: Solver, values: Sequence[float], name: str = "accuracy") -> None:
@@ -50,9 +50,7 @@ def scripted(mine: Solver, values: Sequence[float], name: str = "accuracy") -> N
 
 
 def test_the_last_few_stay(folder: Path) -> None:
-    mine = solver(folder, "snapshot: 1")
-    mine.snapshots.keep = 2
-    mine.follow("accuracy")
+    mine = solver(folder, "snapshot: 1", keep=2, keep_best="accuracy")
     os.mkdir("out")
     others = ["out/run_iter_90.caffemodel", "out/run_iter_90.solverstate", "out/run_notes.txt"]
     for name in others:  # of a longer run before, which may still be wanted
@@ -64,8 +62,7 @@ def test_the_last_few_stay(folder: Path) -> None:
 
 
 def test_the_best_is_kept(folder: Path) -> None:
-    mine = solver(folder)
-    mine.follow("accuracy")
+    mine = solver(folder, keep_best="accuracy")
     scripted(mine, [0.1, 0.3, 0.2, 0.3, math.nan])
     mine.step(3)
     best = weights(mine)  # of the iteration after: not what was kept
@@ -81,9 +78,9 @@ def test_the_best_is_kept(folder: Path) -> None:
 
 def test_stopping_survives_a_resume(folder: Path, caplog: Any) -> None:
     values = [0.1, 0.5, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4]
-    whole, half, rest = (solver(folder, "max_iter: 16") for _ in range(3))
+    following = {"keep_best": "accuracy", "stop_after": 3}
+    whole, half, rest = (solver(folder, "max_iter: 16", **following) for _ in range(3))
     for mine in (whole, half, rest):
-        mine.follow("accuracy", patience=3)
         scripted(mine, values)
     with caplog.at_level(logging.INFO, "pycaffe_fire"):
         whole.solve()
@@ -101,11 +98,9 @@ def test_stopping_survives_a_resume(folder: Path, caplog: Any) -> None:
 
 
 def test_another_metric_starts_anew(folder: Path, caplog: Any) -> None:
-    mine, other = solver(folder), solver(folder)
-    mine.follow("accuracy")
+    mine, other = solver(folder, keep_best="accuracy"), solver(folder, keep_best="loss")
     mine.step(1)
     mine.snapshot()
-    other.follow("loss")
     other.restore("out/run_iter_1.solverstate")
     assert other.best is not None and other.best.value is None
     assert "followed accuracy of test net #0" in caplog.text

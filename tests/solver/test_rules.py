@@ -14,7 +14,7 @@ from pycaffe_fire.backend import cpu_backend
 from pycaffe_fire.backend.base import Segment
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.errors import SolverError
-from pycaffe_fire.solver import Solver
+from pycaffe_fire.solver import Solver, SolverOptions
 
 Array = np.ndarray[Any, Any]
 
@@ -211,7 +211,7 @@ def test_dots_do_not_depend_on_threads() -> None:
 def test_the_plain_backend_follows_local_rates_too(rows: str) -> None:
     more = "larc: true larc_turbo: true weight_decay: 0.05 decoupled_decay: true"
     fast = make(rows_layer(rows, 8) + body(specs=SPECS), RULES["adam"] + COMMON + more)
-    plain = Solver(fast.param, backend=NumPyBackend())
+    plain = Solver(fast.param, SolverOptions(NumPyBackend(), fast.seed))
     compare(plain, "adamw")
     fast.step(5)
     for name, want in weights(plain).items():

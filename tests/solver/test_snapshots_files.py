@@ -26,7 +26,7 @@ from pycaffe_fire.schema import files
 from pycaffe_fire.schema.messages import load_classes
 from pycaffe_fire.solver import Solver
 from pycaffe_fire.solver.events import Finished
-from pycaffe_fire.solver.shelf import newest_snapshot, prepare
+from pycaffe_fire.solver.snapshot_files import newest_snapshot, prepare
 
 PREFIX = 'snapshot_prefix: "out/run" '
 OURS = 20000  # field numbers from here on are not Caffe's

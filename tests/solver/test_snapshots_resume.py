@@ -15,7 +15,7 @@ from solver_cases import SGD, body, make, rows_layer, same_bits, weights, write_
 
 from pycaffe_fire import schema
 from pycaffe_fire.backend import cpu_backend
-from pycaffe_fire.solver import Action, Solver, events, read_param
+from pycaffe_fire.solver import Action, Solver, SolverOptions, events, read_param
 
 PREFIX = 'snapshot_prefix: "out/run" '
 ACCURACY = (
@@ -65,11 +65,12 @@ def test_everything_goes_on(
     told: dict[str, list[Any]] = {"whole": [], "half": [], "rest": []}
 
     def solver(name: str) -> Solver:
-        made = Solver(
-            read_param("solver.prototxt"), backend=cpu_backend(1), leaves=leaves,
-            observers=[told[name].append],
+        param = read_param("solver.prototxt")
+        options = SolverOptions(
+            cpu_backend(1), param.random_seed, leaves=leaves, observers=[told[name].append],
+            keep_best="accuracy",
         )  # fmt: skip
-        made.follow("accuracy")
+        made = Solver(param, options)
         closing.append(made)
         return made
 
@@ -119,10 +120,9 @@ def test_a_stop_in_the_middle_of_tests_undoes_them(folder: Path) -> None:
 def test_tests_that_were_complete_are_not_repeated(folder: Path) -> None:
     """A snapshot of the best result is taken after the test, one at an interval before it."""
     text, settings = net_with_test(folder), SGD + PREFIX + TESTS
-    whole, resumed = make(text, settings), make(text, settings)
+    whole, resumed = make(text, settings, keep_best="min:loss"), make(text, settings)
     told: list[Any] = []
     whole.observers.append(told.append)
-    whole.follow("min:loss")
     whole.step(9)
     best = schema.read_state("out/run_best.solverstate")
     assert whole.best is not None and best.iter == whole.best.iteration > 0

@@ -107,9 +107,9 @@ def test_compiled_rules_equal_the_plain_ones(rows: str, settings: str) -> None:
     text = rows_layer(rows, 8) + body()
     common = ' base_lr: 0.02 lr_policy: "fixed" weight_decay: 0.01 random_seed: 5'
     fast = make(text, settings + common)
-    from pycaffe_fire.solver import Solver
+    from pycaffe_fire.solver import Solver, SolverOptions
 
-    plain = Solver(fast.param, backend=NumPyBackend())
+    plain = Solver(fast.param, SolverOptions(NumPyBackend(), fast.seed))
     start = weights(fast)
     fast.step(4)
     plain.step(4)

@@ -23,7 +23,7 @@ from pycaffe_fire.backend import cpu_backend
 from pycaffe_fire.errors import FireError
 from pycaffe_fire.layers.base import Layer
 from pycaffe_fire.net.synthetic import class_counts
-from pycaffe_fire.solver import Solver
+from pycaffe_fire.solver import Solver, SolverOptions
 
 PHASES = ("forward", "backward")
 SEED = 1  # every process fills the same weights
@@ -43,10 +43,7 @@ class FireNet:
                 shape.dim[0] //= leaves
         self.solver = Solver(
             schema.SolverParameter(type="SGD", lr_policy="fixed", train_net_param=param, **sgd),
-            backend=cpu_backend(threads),
-            seed=SEED,
-            leaves=leaves,
-            share_gradients=True,
+            SolverOptions(cpu_backend(threads), SEED, leaves=leaves, share_gradients=True),
         )
         self.net: Net = self.solver.net
         self.inputs = [top for each in param.layer if each.type == "Input" for top in each.top]

@@ -25,7 +25,7 @@ from pycaffe_fire.errors import FireError, SolverError
 from pycaffe_fire.net.graph import filter_net
 from pycaffe_fire.net.synthetic import with_synthetic_data
 from pycaffe_fire.parallel.measure import with_constant_data
-from pycaffe_fire.solver import Solver
+from pycaffe_fire.solver import Solver, SolverOptions
 
 GOOGLENET = Path(__file__).parents[2] / "models" / "googlenet" / "train_val.prototxt"
 MOST_COST = 0.03  # of leaves side by side
@@ -66,7 +66,7 @@ def timed_solver(options: argparse.Namespace, batch: int, threads: int, **how: A
     net.state.phase = schema.TRAIN
     solver = schema.SolverParameter(base_lr=1e-4, lr_policy="fixed", momentum=0.9, random_seed=1)
     solver.train_net_param.CopyFrom(with_constant_data(with_synthetic_data(filter_net(net)), batch))
-    made = Solver(solver, backend=cpu_backend(threads), share_gradients=True, **how)
+    made = Solver(solver, SolverOptions(cpu_backend(threads), 1, share_gradients=True, **how))
     made.step(2)
     return made
 
@@ -187,10 +187,13 @@ def print_bits(options: argparse.Namespace) -> bool:
         clip_gradients=2.0,
     )  # fmt: skip
     schema.parse_text(NET % (options.folder, options.folder), param.net_param)
+    ranks = COMMUNICATORS["halving"](comm.Dup())
     solver = Solver(
-        param, backend=cpu_backend(options.threads), leaves=LEAVES,
-        communicator=COMMUNICATORS["halving"](comm.Dup()),
-    )  # fmt: skip
+        param,
+        SolverOptions(
+            cpu_backend(options.threads), param.random_seed, communicator=ranks, leaves=LEAVES
+        ),
+    )
     solver.step(10)
     digest = hashlib.sha256()
     for blobs in solver.net.params.values():

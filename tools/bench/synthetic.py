@@ -11,7 +11,7 @@ from typing import Any
 from timing import BenchError
 
 from pycaffe_fire import schema
-from pycaffe_fire.data.recipes import DATA_FIELDS
+from pycaffe_fire.data.missing_data import DATA_FIELDS
 from pycaffe_fire.net.graph import filter_net
 from pycaffe_fire.net.synthetic import image_shape
 

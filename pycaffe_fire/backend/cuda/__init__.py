@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from ...blob import Blob
 from ..base import (
     ChannelPlan,
     Draw,
@@ -32,6 +31,7 @@ from ..base import (
     WeightedPlan,
     Window,
 )
+from ..blob import Blob
 from ..numpy import NumPyBackend
 from ..tensor import FLOAT32, NATIVE, Array, Tensor
 from .activation import ReLU
@@ -159,7 +159,7 @@ class CudaBackend(NumPyBackend):
             tensor.settle()
         del self.viewed[mark:]
 
-    def face(self, blob: Blob) -> Blob:
+    def host_view(self, blob: Blob) -> Blob:
         return HostBlob(blob)
 
     def upload(self, tensor: Tensor, values: Array) -> None:

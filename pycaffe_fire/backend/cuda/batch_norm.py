@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...blob import Blob
 from ..base import NormPlan
+from ..blob import Blob
 from ..tensor import FLOAT32, Array
 from .tensor import accumulator, optional, source, target
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...blob import Blob
 from ..base import ChannelPlan
+from ..blob import Blob
 from ..tensor import Array
 from .tensor import CudaTensor, accumulator, optional, source, target
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from ...blob import Blob
 from ..base import JoinPlan
+from ..blob import Blob
 from .tensor import source, target
 
 if TYPE_CHECKING:

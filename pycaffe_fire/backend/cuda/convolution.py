@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
-from ...blob import Blob
 from ..base import WeightedPlan, Window
+from ..blob import Blob
 from ..tensor import Array
 from .blas import Matrix
 from .geometry import AXES, geometry, pointwise

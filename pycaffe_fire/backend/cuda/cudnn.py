@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...blob import Blob
 from ...errors import BackendError
 from ..base import Window
+from ..blob import Blob
 from ..tensor import FLOAT32, Array
 from .convolution import Convolution
 from .launch import KINDS, kind_of

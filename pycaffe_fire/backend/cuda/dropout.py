@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...blob import Blob
 from ...errors import BackendError
 from ..base import Draw, MaskedPlan
+from ..blob import Blob
 from ..tensor import Tensor
 from .tensor import source, target
 

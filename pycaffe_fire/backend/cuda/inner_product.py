@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from ...blob import Blob
 from ..base import WeightedPlan
+from ..blob import Blob
 from ..tensor import Array
 from .blas import Matrix
 from .tensor import accumulator, optional, source, target

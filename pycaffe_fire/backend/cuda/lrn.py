@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...blob import Blob
 from ..base import Plan
+from ..blob import Blob
 from .geometry import AXES, lifted
 from .tensor import source, target
 

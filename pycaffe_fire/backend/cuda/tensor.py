@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...blob import Blob, BlobView
+from ..blob import Blob, BlobView
 from ..tensor import FLOAT32, NATIVE, PLAIN, ZERO, Array, Tensor
 from .launch import KINDS, words
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...blob import Blob
 from ..base import JoinPlan
+from ..blob import Blob
 from .tensor import source, target
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ...blob import Blob
 from .. import random
 from ..base import (
     Backend,
@@ -24,6 +23,7 @@ from ..base import (
     WeightedPlan,
     Window,
 )
+from ..blob import Blob
 from ..tensor import Array, Tensor
 from .activation import ReLU
 from .add import Sum

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...blob import Blob
 from ..base import Plan
+from ..blob import Blob
 
 if TYPE_CHECKING:
     from . import NumPyBackend

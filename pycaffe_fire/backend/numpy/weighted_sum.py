@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...blob import Blob
 from ..base import JoinPlan
+from ..blob import Blob
 
 if TYPE_CHECKING:
     from . import NumPyBackend

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ...blob import Blob
 from ..base import (
     ChannelPlan,
     JoinPlan,
@@ -23,6 +22,7 @@ from ..base import (
     WeightedPlan,
     Window,
 )
+from ..blob import Blob
 from ..compiled import numba, use_threads
 from ..kernels import update as kernels
 from ..numpy import NumPyBackend
@@ -35,9 +35,9 @@ from .concat import Concat
 from .convolution import Convolution
 from .dropout import Dropout
 from .inner_product import InnerProduct
+from .layouts import Descriptor, OneDNNTensor, Program, Workspace
 from .library import F32, RELU, Library
 from .lrn import LRN
-from .memory import Descriptor, OneDNNTensor, Program, Workspace
 from .pooling import Pooling
 from .softmax import Softmax, of_array
 from .update import Dots, Update

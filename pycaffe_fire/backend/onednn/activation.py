@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...blob import Blob
 from ..base import Plan
+from ..blob import Blob
+from .layouts import Descriptor, Program
 from .library import FORWARD_TRAINING, RELU_FROM_OUTPUT
-from .memory import Descriptor, Program
 
 if TYPE_CHECKING:
     from . import OneDNNBackend

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..tensor import Tensor
-from .memory import Descriptor, Program
+from .layouts import Descriptor, Program
 
 if TYPE_CHECKING:
     from . import OneDNNBackend

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...blob import Blob
 from ..base import NormPlan
+from ..blob import Blob
 from ..tensor import NATIVE, Array
+from .layouts import Descriptor, OneDNNTensor, Program
 from .library import (
     BACKWARD,
     BACKWARD_DATA,
@@ -16,7 +17,6 @@ from .library import (
     NORM_SCALE,
     NORM_SHIFT,
 )
-from .memory import Descriptor, OneDNNTensor, Program
 
 if TYPE_CHECKING:
     from . import OneDNNBackend

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...blob import Blob
 from ..base import ChannelPlan
+from ..blob import Blob
 from ..compiled import numba, use_threads
 from ..kernels import channelwise
 from ..tensor import NATIVE, Array, Tensor

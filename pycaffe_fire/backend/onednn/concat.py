@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...blob import Blob
 from ...errors import BackendError
 from ..base import JoinPlan
+from ..blob import Blob
+from .layouts import Argument, Descriptor, Program
 from .library import MULTIPLE_SOURCE, handles
-from .memory import Argument, Descriptor, Program
 
 if TYPE_CHECKING:
     from . import OneDNNBackend

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ...blob import Blob
 from ..base import Window
+from ..blob import Blob
+from .layouts import Descriptor, Program
 from .library import CONVOLUTION_DIRECT, DECONVOLUTION_DIRECT, FORWARD_TRAINING, dims
-from .memory import Descriptor, Program
 from .weighted import Weighted
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ...blob import Blob
+from ..blob import Blob
 from ..tensor import Tensor
+from .layouts import Descriptor, Program
 from .library import FORWARD_TRAINING
-from .memory import Descriptor, Program
 from .weighted import Weighted
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...blob import Blob
+from ..blob import Blob
 from ..compiled import numba
 from ..kernels import lrn
 from .kernel_plan import KernelPlan

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...blob import Blob
 from ..base import PoolingPlan, Window
+from ..blob import Blob
 from ..compiled import numba, use_threads
 from ..kernels.pooling import max_backward
 from ..tensor import NATIVE, Array, Layout, Tensor
 from ..windows import divisors
+from .layouts import Descriptor, OneDNNTensor, Program
 from .library import (
     BINARY_MULTIPLY,
     FORWARD_TRAINING,
@@ -21,7 +22,6 @@ from .library import (
     POOL_MAX,
     dims,
 )
-from .memory import Descriptor, OneDNNTensor, Program
 
 if TYPE_CHECKING:
     from . import OneDNNBackend

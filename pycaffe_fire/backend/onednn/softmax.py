@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...blob import Blob
+from ..blob import Blob
 from ..compiled import numba
 from ..kernels import softmax
 from ..tensor import Array

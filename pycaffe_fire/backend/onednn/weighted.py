@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from ...blob import Blob
 from ..base import WeightedPlan
+from ..blob import Blob
 from ..tensor import ZERO
-from .memory import Descriptor, Program
+from .layouts import Descriptor, Program
 
 if TYPE_CHECKING:
     from . import OneDNNBackend

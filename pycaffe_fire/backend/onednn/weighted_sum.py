@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...blob import Blob
 from ..base import JoinPlan
+from ..blob import Blob
+from .layouts import Descriptor, Program
 from .library import BINARY_ADD
-from .memory import Descriptor, Program
 
 if TYPE_CHECKING:
     from . import OneDNNBackend

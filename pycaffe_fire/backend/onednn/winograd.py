@@ -16,7 +16,7 @@ from ..kernels.tiles import LANES
 from ..kernels.winograd import PATCH, PRODUCTS, TILES
 from ..tensor import NATIVE, Array, Tensor
 from .convolution import Convolution
-from .memory import Descriptor, Program, Seen
+from .layouts import Descriptor, Program, Seen
 
 # What making and reading a number of V or M costs, or of U, in multiplications of the direct method
 # (measured on GoogLeNet's layers); and what part of the direct method's work makes it pay.

@@ -1,0 +1,76 @@
+"""Which device a process uses: what `--gpu` says, and its place among the processes of its host."""
+
+from __future__ import annotations
+
+import logging
+import os
+from functools import cache
+
+from ..errors import BackendError
+from . import cpu_backend
+from .base import Backend
+from .cuda.device import probe
+
+log = logging.getLogger("pycaffe_fire")
+
+# What launchers tell a process about its place on its own host.
+LOCAL_RANKS = ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
+
+
+def local_rank() -> int:
+    """Which of the processes on this host we are."""
+    return next((int(os.environ[name]) for name in LOCAL_RANKS if name in os.environ), 0)
+
+
+def gpu_backend(device: int | None = None, cudnn: bool = False) -> Backend:
+    """This device, or the one that falls to this process; nets of a process share it."""
+    return _gpu_backend(_own_device() if device is None else device, cudnn)
+
+
+@cache
+def _gpu_backend(device: int, cudnn: bool) -> Backend:
+    from .cuda import CudaBackend
+
+    return CudaBackend(device, cudnn)
+
+
+def _own_device() -> int:
+    """Processes on one host take its devices in turn."""
+    found = probe()
+    return local_rank() % found.devices if found.devices else 0
+
+
+def choose_backend(
+    gpu: str | None,
+    threads: int | None = None,
+    level: int = logging.WARNING,
+    cudnn: bool = False,
+) -> Backend:
+    """What `--gpu` says: nothing is the CPU; a device, several ("0,2": one for each process on
+    this host) or "all"; "auto" is a GPU where one works, and the CPU otherwise, which is said
+    at this log level."""  # fmt: skip
+    if gpu is None:
+        if cudnn:
+            raise BackendError("--cudnn needs a GPU: say which, as in --gpu 0")
+        return cpu_backend(threads)
+    if gpu == "auto":
+        found = probe()
+        if found.cupy is None:
+            log.log(level, "Running on the CPU: %s", found.reason)
+            return cpu_backend(threads)
+        return gpu_backend(cudnn=cudnn)
+    if gpu == "all":
+        return gpu_backend(cudnn=cudnn)
+    return gpu_backend(_listed_device(gpu), cudnn)
+
+
+def _listed_device(gpu: str) -> int:
+    if not all(part.isdecimal() for part in gpu.split(",")):
+        raise BackendError(f'--gpu takes device numbers, "all" or "auto", got "{gpu}"')
+    devices, rank = [int(part) for part in gpu.split(",")], local_rank()
+    if rank >= len(devices):
+        raise BackendError(
+            f"--gpu {gpu} names {len(devices)} device(s), but process {rank} of this host needs "
+            f"one too; start one process per device"
+        )
+    return devices[rank]

@@ -1,0 +1,67 @@
+"""What to tell somebody whose data is not there: what the nets want and how to make it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from .. import schema
+
+# Data layers with the field of their parameters.
+DATA_FIELDS = {
+    "Data": "data_param",
+    "HDF5Data": "hdf5_data_param",
+    "ImageData": "image_data_param",
+    "MemoryData": "memory_data_param",
+    "WindowData": "window_data_param",
+}
+_DIGITS = ("digits_train_lmdb", "digits_test_lmdb")
+
+
+class Wanted(NamedTuple):
+    """A source that a net reads and that does not exist."""
+
+    source: str
+    what: str
+    batch: int
+    phase: str
+    size: int
+
+
+def missing_sources(nets: Iterable[Any]) -> list[Wanted]:
+    """The sources of filtered nets that are not there."""
+    found: dict[str, Wanted] = {}
+    for net in nets:
+        for layer in net.layer:
+            param: Any = getattr(layer, DATA_FIELDS.get(layer.type, ""), None)
+            source = getattr(param, "source", "")
+            if not source or os.path.exists(source):
+                continue
+            database = layer.type == "Data"
+            what = schema.DataParameter.DB.Name(param.backend) if database else "list"
+            phase = "testing" if net.state.phase == schema.TEST else "training"
+            size = layer.transform_param.crop_size
+            found.setdefault(source, Wanted(source, what, param.batch_size, phase, size))
+    return list(found.values())
+
+
+def advice(missing: list[Wanted], command: str) -> list[str]:
+    """Lines that say what is wanted, how to make it, and how to do without."""
+    told = []
+    for w in missing:
+        crop = f", cropped to {w.size}x{w.size}" if w.size else ""
+        told.append(f"{w.phase} reads the {w.what} {w.source}: batches of {w.batch} pictures{crop}")
+    source = missing[0].source
+    if os.path.basename(source) in _DIGITS:
+        told.append(f"make the digits with: fire_data digits {os.path.dirname(source) or '.'}")
+        return told
+    if missing[0].what == "LMDB":
+        told.append(
+            "make an LMDB from pictures and a list of `path label` lines with Caffe's tool: "
+            "convert_imageset --resize_height=256 --resize_width=256 --shuffle PICTURES/ LIST.txt "
+            f"{source} (models/README.md has the recipe for ImageNet)"
+        )
+    shape = "" if missing[0].size else " CHANNELS,HEIGHT,WIDTH"
+    told.append(f"or try the net without data: {command} --synthetic{shape}")
+    return told

@@ -1,0 +1,75 @@
+"""pycaffe's draw: nets as pictures. SVG and pixels are drawn here, without Graphviz.
+
+`get_pydot_graph` is for whoever wants Graphviz's own layout; it needs pydot.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ...errors import FireError, NetError
+from ...schema.files import replacing
+from .boxes import Shapes, chart, of_phase
+from .drawing import DIRECTIONS, Picture, picture, to_pixels, to_svg
+from .pydot_graph import get_pydot_graph
+
+__all__ = ["draw_net", "draw_net_to_file", "get_pydot_graph", "svg"]
+
+# Endings of file names to Pillow's names.
+_PIXELS = {"png": "PNG", "jpg": "JPEG", "jpeg": "JPEG", "gif": "GIF", "bmp": "BMP", "pdf": "PDF"}
+
+
+def svg(
+    caffe_net: Any,
+    rankdir: str = "TB",
+    phase: int | None = None,
+    display_lrm: bool = False,
+    shapes: Shapes | None = None,
+) -> str:
+    """A NetParameter as an SVG document; `shapes` of blobs are shown where given."""
+    return to_svg(_picture(caffe_net, rankdir, phase, display_lrm, shapes), caffe_net.name)
+
+
+def draw_net(
+    caffe_net: Any,
+    rankdir: str = "LR",
+    ext: str = "png",
+    phase: int | None = None,
+    display_lrm: bool = False,
+) -> bytes:
+    """A NetParameter as a picture file's contents; `phase` leaves out the other's layers."""
+    kind = ext.lower()
+    if kind == "svg":
+        return svg(caffe_net, rankdir, phase, display_lrm).encode()
+    if kind in _PIXELS:
+        return to_pixels(_picture(caffe_net, rankdir, phase, display_lrm, None), _PIXELS[kind])
+    if kind in ("dot", "gv", "raw"):
+        graph = get_pydot_graph(caffe_net, rankdir, phase=phase, display_lrm=display_lrm)
+        text: str = graph.to_string()
+        return text.encode()
+    raise FireError(
+        f'pictures cannot be drawn as "{ext}"; known: svg, {", ".join(_PIXELS)}, and dot with pydot'
+    )
+
+
+def draw_net_to_file(
+    caffe_net: Any,
+    filename: str | os.PathLike[str],
+    rankdir: str = "LR",
+    phase: int | None = None,
+    display_lrm: bool = False,
+) -> None:
+    """Write `draw_net` to a file; the end of its name says which kind of picture."""
+    kind = os.path.splitext(os.fspath(filename))[1][1:]
+    content = draw_net(caffe_net, rankdir, kind, phase, display_lrm)
+    with replacing(filename, FireError) as temporary:
+        temporary.write_bytes(content)
+
+
+def _picture(
+    net: Any, rankdir: str, phase: int | None, display_lrm: bool, shapes: Shapes | None
+) -> Picture:
+    if rankdir not in DIRECTIONS:
+        raise NetError(f'rankdir must be one of {", ".join(DIRECTIONS)}, got "{rankdir}"')
+    return picture(chart(of_phase(net, phase), shapes, display_lrm), rankdir)

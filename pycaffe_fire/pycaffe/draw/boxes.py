@@ -1,0 +1,180 @@
+"""A net as boxes and arrows: one box per layer, with the in-place layers behind it inside.
+
+Labels that many layers read from far away become a note in the reader's box instead of an arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ... import schema
+from ...net.graph import filter_net
+
+FAR = 3  # ranks that an arrow from a data layer may cross
+
+Shapes = Mapping[str, Sequence[int]]
+
+COLOURS = {
+    "data": "#fff3c4",
+    "convolution": "#cfe3ff",
+    "pooling": "#c9f0e1",
+    "product": "#e3d5fb",
+    "joint": "#e8eaee",
+    "loss": "#ffd3cf",
+    "score": "#ffe3c2",
+    "other": "#f4f5f7",
+}
+_FAMILIES = {
+    **dict.fromkeys(("Convolution", "Deconvolution", "DepthwiseConvolution"), "convolution"),
+    **dict.fromkeys(("Pooling", "SPP", "ROIPooling", "PSROIPooling"), "pooling"),
+    **dict.fromkeys(("InnerProduct", "Embed", "LSTM", "RNN", "Recurrent"), "product"),
+    **dict.fromkeys(("Concat", "Eltwise", "Slice", "Crop", "Axpy"), "joint"),
+    **dict.fromkeys(("Accuracy", "ArgMax", "Softmax", "DetectionOutput"), "score"),
+}
+
+
+@dataclass
+class Box:
+    """One box: its title, the lines under it, and its colour's family."""
+
+    title: str
+    lines: list[str]
+    family: str
+
+
+@dataclass
+class Chart:
+    """Boxes in the order of layers, and arrows between them by number; they only go forward."""
+
+    boxes: list[Box] = field(default_factory=list)
+    arrows: list[tuple[int, int]] = field(default_factory=list)
+
+
+def of_phase(net: Any, phase: int | None) -> Any:
+    """The net's layers of one phase; without a phase, all of them."""
+    if phase is None:
+        return net
+    state = schema.NetParameter()
+    state.CopyFrom(net)
+    state.state.phase = phase
+    return filter_net(state)
+
+
+def family(layer: Any) -> str:
+    """Which colour a layer has."""
+    if layer.type in _FAMILIES:
+        return _FAMILIES[layer.type]
+    if not layer.bottom:
+        return "data"
+    return "loss" if layer.type.endswith("Loss") else "other"
+
+
+def describe(layer: Any) -> str:
+    """A layer's type with what matters most of it: `Convolution 64 of 7x7, stride 2, pad 3`."""
+    if layer.type in ("Convolution", "Deconvolution", "DepthwiseConvolution"):
+        p = layer.convolution_param
+        return f"{layer.type} {p.num_output} of {_window(p)}"
+    if layer.type == "Pooling":
+        p = layer.pooling_param
+        kind = type(p).PoolMethod.Name(p.pool)
+        return f"Pooling {kind} {'global' if p.global_pooling else _window(p)}"
+    if layer.type == "InnerProduct":
+        return f"InnerProduct {layer.inner_product_param.num_output}"
+    if layer.type == "Dropout":
+        return f"Dropout {layer.dropout_param.dropout_ratio:g}"
+    if layer.type == "Eltwise":
+        p = layer.eltwise_param
+        return f"Eltwise {type(p).EltwiseOp.Name(p.operation)}"
+    if layer.type == "Input":
+        shapes = ["x".join(map(str, shape.dim)) for shape in layer.input_param.shape]
+        return " ".join(["Input", *shapes])
+    return str(layer.type)
+
+
+def _window(param: Any) -> str:
+    """`3x3, stride 2, pad 1` of a convolution or pooling; what is usual is left out."""
+
+    def sides(whole: str, stem: str, usual: int) -> list[int]:
+        given = getattr(param, whole)
+        values = list(given) if hasattr(given, "__len__") else [given]
+        low, high = getattr(param, f"{stem}_h"), getattr(param, f"{stem}_w")
+        if low or high:
+            return [low, high]
+        return (values * 2)[:2] if len(values) == 1 else values or [usual] * 2
+
+    text = "x".join(map(str, sides("kernel_size", "kernel", 1)))
+    for name, usual in (("stride", 1), ("pad", 0)):
+        values = sides(name, name, usual)
+        if any(value != usual for value in values):
+            alike = len(set(values)) == 1
+            text += f", {name} {values[0] if alike else 'x'.join(map(str, values))}"
+    dilation = list(getattr(param, "dilation", []))
+    return text + (f", dilation {dilation[0]}" if dilation and dilation[0] != 1 else "")
+
+
+def chart(net: Any, shapes: Shapes | None = None, rates: bool = False) -> Chart:
+    """The boxes and arrows of a NetParameter's layers, with tops' shapes and lr_mult on request."""
+    return _Builder(shapes or {}, rates).build(net)
+
+
+class _Builder:
+    def __init__(self, shapes: Shapes, rates: bool) -> None:
+        self.shapes, self.rates = shapes, rates
+        self.chart = Chart()
+        self.makers: dict[str, list[int]] = {}  # alternatives of other phases make the same top
+        self.read: set[str] = set()
+        self.ranks: list[int] = []
+        self.sources: set[int] = set()
+
+    def build(self, net: Any) -> Chart:
+        for layer in net.layer:
+            if layer.type == "Split":
+                self._alias(layer)
+            elif not self._joins(layer):
+                self._add(layer)
+        return self.chart
+
+    def _alias(self, layer: Any) -> None:
+        for top in layer.top:
+            self.makers[top] = self.makers.get(layer.bottom[0], [])
+
+    def _joins(self, layer: Any) -> bool:
+        """In-place layers stand in the box of the layer before, unless others read its result."""
+        name = layer.bottom[0] if len(layer.bottom) == 1 else ""
+        makers = self.makers.get(name, [])
+        if list(layer.top) != [name] or name in self.read or len(makers) != 1:
+            return False
+        self.chart.boxes[makers[0]].lines.append(describe(layer) + self._rates(layer))
+        return True
+
+    def _rates(self, layer: Any) -> str:
+        if not self.rates or not layer.param:
+            return ""
+        return f" (lr_mult {', '.join(f'{spec.lr_mult:g}' for spec in layer.param)})"
+
+    def _add(self, layer: Any) -> None:
+        number = len(self.chart.boxes)
+        lines = [describe(layer) + self._rates(layer)]
+        phases = [rule.phase for rule in layer.include if rule.HasField("phase")]
+        if phases:
+            lines[0] += f", {' and '.join(schema.Phase.Name(phase) for phase in phases)} only"
+        makers = [(name, m) for name in layer.bottom for m in self.makers.get(name, [])]
+        self.read.update(layer.bottom)
+        near = [m for _, m in makers if m not in self.sources]
+        rank = 1 + max((self.ranks[m] for m in near), default=-1)
+        far = {name: m for name, m in makers if m in self.sources and rank - self.ranks[m] > FAR}
+        arrows = {m for name, m in makers if name not in far}
+        self.chart.arrows += sorted((m, number) for m in arrows)
+        if far:
+            lines.append(f"reads {', '.join(far)}")
+        told = ["x".join(map(str, self.shapes[top])) for top in layer.top if self.shapes.get(top)]
+        lines += [f"gives {', '.join(told)}"] if told else []
+        self.chart.boxes.append(Box(layer.name, lines, family(layer)))
+        self.ranks.append(1 + max((self.ranks[m] for m in arrows), default=-1))
+        if not layer.bottom:
+            self.sources.add(number)
+        for top in layer.top:
+            alternative = top in self.makers and top not in self.read
+            self.makers[top] = [*self.makers[top], number] if alternative else [number]

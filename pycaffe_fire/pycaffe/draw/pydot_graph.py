@@ -1,0 +1,67 @@
+"""A net as a pydot graph, for Graphviz to lay out."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from ...errors import BackendError
+from .boxes import COLOURS, describe, family, of_phase
+
+_BLOB = {"shape": "octagon", "style": "filled", "fillcolor": "#E0E0E0"}
+
+
+class MissingPydotError(BackendError, ImportError):
+    """pydot is not installed."""
+
+
+def get_pydot_graph(
+    caffe_net: Any,
+    rankdir: str = "LR",
+    label_edges: bool = True,
+    phase: int | None = None,
+    display_lrm: bool = False,
+) -> Any:
+    """Layers as boxes, blobs as octagons; arrows say how many channels a layer makes."""
+    try:
+        pydot = import_module("pydot")
+    except ImportError:
+        raise MissingPydotError(
+            "get_pydot_graph needs pydot (pip install pydot) and, to lay graphs out, Graphviz; "
+            "draw_net draws SVG, PNG and PDF without them"
+        ) from None
+    graph = pydot.Dot(caffe_net.name or "Net", graph_type="digraph", rankdir=rankdir)
+    blobs: set[str] = set()
+    for layer in of_phase(caffe_net, phase).layer:
+        node = f"{layer.name}_{layer.type}"
+        label = f"{layer.name}\\n{describe(layer)}"
+        if display_lrm and layer.param:
+            label += f"\\nlr_mult {', '.join(f'{spec.lr_mult:g}' for spec in layer.param)}"
+        colour = COLOURS[family(layer)]
+        graph.add_node(
+            pydot.Node(_quoted(node), label=_quoted(label), shape="box", style="filled",
+                       fillcolor=_quoted(colour))
+        )  # fmt: skip
+        blobs.update(layer.bottom, layer.top)
+        for name in layer.bottom:
+            graph.add_edge(pydot.Edge(_quoted(f"{name}_blob"), _quoted(node), label='""'))
+        for name in layer.top:
+            text = _quoted(_made(layer) if label_edges else "")
+            graph.add_edge(pydot.Edge(_quoted(node), _quoted(f"{name}_blob"), label=text))
+    for name in sorted(blobs):
+        style = {key: _quoted(value) for key, value in _BLOB.items()}
+        graph.add_node(pydot.Node(_quoted(f"{name}_blob"), label=_quoted(name), **style))
+    return graph
+
+
+def _made(layer: Any) -> str:
+    """What an arrow to a top says."""
+    if layer.type in ("Convolution", "Deconvolution"):
+        return str(layer.convolution_param.num_output)
+    if layer.type == "InnerProduct":
+        return str(layer.inner_product_param.num_output)
+    return f"Batch {layer.data_param.batch_size}" if layer.type == "Data" else ""
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '\\"') + '"'

@@ -1,0 +1,183 @@
+"""Layers that users write in Python, with pycaffe's contract.
+
+A prototxt names module and class. Loading a net must not run a stranger's code, so the module is
+imported only after `allow_python_layers()`; a module that the caller imported is used as it is.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, overload
+
+from .. import schema
+from ..backend.blob import Blob
+from ..layers.base import Layer, is_train, register_layer
+
+
+class Blobs(Sequence[Blob]):
+    """The weights of a Python layer as its class sees them: `self.blobs`."""
+
+    def __init__(self, layer: Layer) -> None:
+        self._layer = layer
+
+    def add_blob(self, *shape: int) -> None:
+        """One more weight blob, 0 at first; for `setup`."""
+        self._layer.add_param(shape, schema.FillerParameter(type="constant", value=0))
+
+    def __len__(self) -> int:
+        return len(self._layer.blobs)
+
+    @overload
+    def __getitem__(self, index: int) -> Blob: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Blob]: ...
+
+    def __getitem__(self, index: int | slice) -> Blob | list[Blob]:
+        return [self._layer.backend.host_view(blob) for blob in self._layer.blobs][index]
+
+
+class PythonLayer:
+    """What a user's layer inherits from: pycaffe's `caffe.Layer`.
+
+    `param_str` (once called `param_str_`), `phase` and `blobs` are there from `setup` on.
+    `reshape` is called before every `forward`, as in Caffe.
+    """
+
+    type = "Python"
+    param_str: str
+    param_str_: str
+    phase: int
+    blobs: Blobs
+
+    def __init__(self, param: Any) -> None:
+        """`param` is the LayerParameter."""
+
+    def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        """Check bottoms and tops, read param_str, add weights. Called once."""
+
+    def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        raise NotImplementedError
+
+    def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        raise NotImplementedError
+
+    def backward(
+        self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
+    ) -> None:
+        raise NotImplementedError
+
+
+@register_layer("Python")
+class Python(Layer):
+    """Runs an instance of the class that python_param names.
+
+    Attributes it does not have itself are the instance's, to read and to write, so that pycaffe's
+    `net.layers[0].some_method()` works. share_in_parallel changes nothing: every leaf has its own.
+    """
+
+    bottoms = (0, None)
+    tops = (0, None)
+
+    def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        if not bottom and is_train(self.phase) and self.context.leaves > 1:
+            self.fail(
+                f"it feeds data by itself, so all {self.context.leaves} leaves of a batch would "
+                f"get the same; train with one leaf, or read the data with a data layer"
+            )
+        self.user = self._class()(self.param)
+        self.user.param_str = self.user.param_str_ = self.param.python_param.param_str
+        self.user.phase = int(self.phase)
+        self.user.blobs = Blobs(self)
+        # What setup writes into new weights must not reach the net that lends us its own.
+        donors, self.donors = self.donors, ()
+        self._call("setup", self._faces(bottom), self._faces(top))
+        for index, (blob, donor) in enumerate(zip(self.blobs, donors, strict=False)):
+            self.borrow(index, blob, donor)
+
+    def _class(self) -> type[PythonLayer]:
+        param = self.param.python_param
+        if not (param.module and param.layer):
+            self.fail(
+                f'python_param needs module and layer, got "{param.module}" and "{param.layer}"'
+            )
+        # No getattr: a module's own __getattr__ would be code that runs.
+        found = vars(self._module(param.module)).get(param.layer)
+        if not (isinstance(found, type) and issubclass(found, PythonLayer)):
+            what = "there is none" if found is None else f"it is {found!r}"
+            self.fail(
+                f"{param.module}.{param.layer} must be a class that inherits from "
+                f"pycaffe_fire.Layer, but {what}"
+            )
+        for method in ("reshape", "forward"):
+            if getattr(found, method) is getattr(PythonLayer, method):
+                self.fail(f"class {param.module}.{param.layer} defines no {method}")
+        return found
+
+    def _module(self, name: str) -> ModuleType:
+        module = sys.modules.get(name)
+        if module is not None:
+            return module
+        if not self.context.python_modules:
+            self.fail(
+                f'it would import Python module "{name}", which runs the code in it. If you trust '
+                f"it, say so: fire_train --allow-python-layers, or in Python "
+                f"pycaffe_fire.allow_python_layers() or your own import of the module"
+            )
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            self.fail(f'cannot import "{name}": {error}; its folder must be in PYTHONPATH')
+        except Exception as error:
+            self.fail(f'cannot import "{name}": {type(error).__name__}: {error}')
+
+    def _call(self, method: str, *args: Any) -> None:
+        """The user's own exceptions go through, as in pycaffe, with a note that names the layer."""
+        try:
+            getattr(self.user, method)(*args)
+        except Exception as error:
+            if hasattr(error, "add_note"):  # Python 3.11
+                param = self.param.python_param
+                error.add_note(
+                    f'in {method} of layer "{self.name}" (Python: {param.module}.{param.layer})'
+                )
+            raise
+
+    def _faces(self, blobs: Sequence[Blob]) -> list[Blob]:
+        """With NumPy arrays, whatever the device."""
+        return [self.backend.host_view(blob) for blob in blobs]
+
+    def __getattr__(self, name: str) -> Any:
+        if "user" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self.user, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        mine = name in self.__dict__ or hasattr(type(self), name)
+        target = self if mine else self.__dict__.get("user", self)
+        object.__setattr__(target, name, value)
+
+    def stale(self, bottom: Sequence[Blob]) -> bool:
+        return True  # Caffe reshapes before every forward, and users load batches there
+
+    def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self._call("reshape", self._faces(bottom), self._faces(top))
+
+    def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self._call("forward", self._faces(bottom), self._faces(top))
+
+    def backward(
+        self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
+    ) -> None:
+        if type(self.user).backward is PythonLayer.backward:
+            self.fail(
+                f"class {type(self.user).__name__} defines no backward; write one, or stop "
+                f"gradients with propagate_down: false"
+            )
+        for blob, down in zip(bottom, propagate_down, strict=True):
+            if down and not any(blob is other for other in top):
+                blob.gradient.clear()  # a backward that writes nothing means zero
+        self._call("backward", self._faces(top), list(propagate_down), self._faces(bottom))

@@ -1,0 +1,119 @@
+"""Decoding: the short way and the long way agree, odd files, EXIF, and errors with the name."""
+
+from __future__ import annotations
+
+import io
+import threading
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pycaffe_fire.data import image as picture
+from pycaffe_fire.data.image import decode_image, encode_image, read_image
+from pycaffe_fire.errors import DataError
+
+RNG = np.random.default_rng(11)
+
+
+def photo(height=24, width=40):
+    patches = RNG.integers(0, 256, (4, 5, 3), dtype=np.uint8)
+    return Image.fromarray(patches).resize((width, height), Image.Resampling.BICUBIC)
+
+
+def encode(image, kind, **options):
+    out = io.BytesIO()
+    image.save(out, kind, **options)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"subsampling": 0}])
+def test_jpeg_both_ways(monkeypatch, options):
+    data = encode(photo(), "JPEG", quality=90, **options)
+    expected = np.asarray(Image.open(io.BytesIO(data)))[:, :, ::-1].transpose(2, 0, 1)
+    assert np.array_equal(picture._decode_jpeg(data, reuse=False), expected)
+    assert np.array_equal(decode_image(data, "p", reuse=True), expected)
+    assert np.array_equal(decode_image(data, "p"), expected)
+    monkeypatch.setattr(picture, "_decode_jpeg", lambda data, reuse: None)
+    assert np.array_equal(decode_image(data, "p"), expected)
+    monkeypatch.undo()
+    monkeypatch.setattr(picture, "shared_pixels", lambda image: None)
+    assert np.array_equal(decode_image(memoryview(data), "p"), expected)
+    monkeypatch.setattr(picture, "_canvases", picture._Canvases())
+    assert np.array_equal(decode_image(data, "p", reuse=True), expected)
+
+
+def test_one_canvas_per_thread_and_size():
+    files = [encode(photo(*size), "JPEG") for size in ((24, 40), (24, 40), (16, 16))]
+    expected = [decode_image(data, "p") for data in files]
+    for _ in range(2):
+        for data, image in zip(files, expected, strict=True):
+            assert np.array_equal(decode_image(data, "p", reuse=True), image)
+    first = decode_image(files[0], "p", reuse=True)
+    decode_image(files[1], "p", reuse=True)
+    assert np.array_equal(first, expected[1])  # as said: valid until the next one
+    other: list[np.ndarray] = []
+    thread = threading.Thread(target=lambda: other.append(decode_image(files[0], "p", reuse=True)))
+    thread.start()
+    thread.join()
+    assert np.array_equal(other[0], expected[0]) and np.array_equal(first, expected[1])
+
+
+def test_pixels_outlive_the_picture():
+    data = encode(photo(64, 64), "PNG")
+    views = [decode_image(data, "p") for _ in range(20)]
+    expected = np.asarray(Image.open(io.BytesIO(data)))[:, :, ::-1].transpose(2, 0, 1)
+    assert all(np.array_equal(view, expected) for view in views)
+
+
+def test_jpegs_of_other_kinds():
+    gray = encode(photo().convert("L"), "JPEG")
+    assert decode_image(gray, "p").shape == (1, 24, 40)
+    assert decode_image(gray, "p", force_color=True).shape == (3, 24, 40)
+    cmyk = encode(photo().convert("CMYK"), "JPEG")
+    assert decode_image(cmyk, "p").shape == (3, 24, 40)
+    color = encode(photo(), "JPEG")
+    with Image.open(io.BytesIO(color)) as image:
+        image.draft("L", image.size)
+        assert np.array_equal(decode_image(color, "p", force_gray=True)[0], np.asarray(image))
+
+
+def test_truncated_jpeg():
+    data = encode(photo(), "JPEG")
+    for cut in (3, 50, len(data) // 2):
+        with pytest.raises(DataError, match="db, record 'k': the picture cannot be decoded"):
+            decode_image(data[:cut], "db, record 'k'")
+
+
+def test_gray_of_a_png_is_libpngs(tmp_path):
+    photo().save(tmp_path / "a.png")
+    red, green, blue = np.asarray(Image.open(tmp_path / "a.png")).astype(int).transpose(2, 0, 1)
+    got = read_image(str(tmp_path / "a.png"), color=False)
+    assert np.array_equal(got[0], (9797 * red + 19234 * green + 3737 * blue) >> 15)
+
+
+def test_exif_turns_files_but_not_records(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turn right
+    data = encode(photo(), "JPEG", exif=exif)
+    (tmp_path / "a.jpg").write_bytes(data)
+    assert read_image(str(tmp_path / "a.jpg")).shape == (3, 40, 24)
+    assert decode_image(data, "p").shape == (3, 24, 40)
+
+
+def test_encoding():
+    image = decode_image(encode(photo(), "PNG"), "p")
+    assert np.array_equal(decode_image(encode_image(image, "png", "p"), "p"), image)
+    gray = image[:1]
+    assert np.array_equal(decode_image(encode_image(gray, "PNG", "p"), "p"), gray)
+    assert encode_image(image, "jpg", "p")[:3] == b"\xff\xd8\xff"
+    with pytest.raises(DataError, match='p: pictures cannot be encoded as "gif3"; known: jpg'):
+        encode_image(image, "gif3", "p")
+
+
+def test_files_that_are_not_there_or_no_pictures(tmp_path):
+    with pytest.raises(DataError, match="no.png: the picture cannot be read: No such file"):
+        read_image(str(tmp_path / "no.png"))
+    (tmp_path / "bad.png").write_bytes(b"hello")
+    with pytest.raises(DataError, match="bad.png: the picture cannot be decoded: cannot identify"):
+        read_image(str(tmp_path / "bad.png"))

@@ -1,0 +1,45 @@
+"""Advice about data that is not there."""
+
+from __future__ import annotations
+
+from pycaffe_fire import schema
+from pycaffe_fire.data.missing_data import advice, missing_sources
+
+
+def net(phase, source, crop=0, kind="Data", field="data_param"):
+    made = schema.NetParameter()
+    made.state.phase = getattr(schema, phase)
+    layer = made.layer.add(name="d", type=kind)
+    getattr(layer, field).source = str(source)
+    getattr(layer, field).batch_size = 32
+    if crop:
+        layer.transform_param.crop_size = crop
+    return made
+
+
+def test_what_is_there_is_not_missed(tmp_path):
+    (tmp_path / "here").mkdir()
+    nets = [net("TRAIN", tmp_path / "here"), net("TEST", tmp_path / "gone")]
+    assert [w.source for w in missing_sources(nets)] == [str(tmp_path / "gone")]
+    assert missing_sources([net("TRAIN", ""), schema.NetParameter()]) == []
+
+
+def test_pictures():
+    missing = missing_sources([net("TRAIN", "a_lmdb", 224), net("TEST", "b_lmdb", 224)])
+    told = advice(missing, "fire_train --solver s")
+    assert told[0].startswith("training reads the LEVELDB a_lmdb: batches of 32 pictures")
+    assert told[1].startswith("testing reads")
+    assert told[-1].endswith("fire_train --solver s --synthetic")
+
+
+def test_the_digits_are_drawn():
+    told = advice(missing_sources([net("TRAIN", "no/where/digits_train_lmdb")]), "x")
+    assert told[-1] == "make the digits with: fire_data digits no/where"
+
+
+def test_unknown_sizes_are_asked_for():
+    missing = missing_sources([net("TRAIN", "a.txt", kind="HDF5Data", field="hdf5_data_param")])
+    told = advice(missing, "x")
+    assert "list a.txt" in told[0]
+    assert told[-1].endswith("x --synthetic CHANNELS,HEIGHT,WIDTH")
+    assert not any("convert_imageset" in line for line in told)
