@@ -298,10 +298,10 @@ class Backend(ABC):
         raise NotImplementedError  # only called for layouts that the backend itself made
 
     def mark(self) -> int:
-        """A moment before a layer runs, for `settle`."""
+        """A moment before a layer runs, for `write_back`."""
         return 0
 
-    def settle(self, mark: int) -> None:  # noqa: B027
+    def write_back(self, mark: int) -> None:  # noqa: B027
         """Store what was written into arrays given out since `mark`; they count no longer."""
 
     def memory_report(self, values: int, gradients: int, parameters: int) -> str | None:
@@ -314,10 +314,10 @@ class Backend(ABC):
         """The sum of an array: a float, or something that becomes one when looked at."""
         return float(values.sum())
 
-    def require(self, condition: Array, complain: Callable[[], None]) -> None:
-        """Call `complain`, which raises, if a computed condition does not hold."""
+    def require(self, condition: Array, on_failure: Callable[[], None]) -> None:
+        """Call `on_failure`, which raises, if a computed condition does not hold."""
         if not condition:
-            complain()
+            on_failure()
 
     # Ops. Each lays out its output blob as it likes best and returns a plan.
 

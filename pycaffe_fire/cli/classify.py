@@ -1,4 +1,4 @@
-"""classify.py: probabilities of pictures' classes, as pycaffe's script of that name."""
+"""classify.py: probabilities of images' classes, as pycaffe's script of that name."""
 
 from __future__ import annotations
 
@@ -8,40 +8,40 @@ import time
 from collections.abc import Sequence
 
 from ..errors import DataError
-from ..pycaffe.classifier import Classifier, read_pictures, write_array
+from ..pycaffe.classifier import Classifier, read_images, write_array
 from .common import Parser, run
-from .image_flags import add_picture_flags, net_arguments, whole_numbers
+from .image_flags import add_image_flags, net_arguments, whole_numbers
 
 COMMANDS = """
   classify.py --model_def deploy.prototxt --pretrained_model net.caffemodel
               --mean_file mean.binaryproto cat.jpg scores.npy
-  classify.py --model_def ... --pretrained_model ... --ext png pictures/ scores.npy
+  classify.py --model_def ... --pretrained_model ... --ext png images/ scores.npy
 """
 
 
 def _parser() -> Parser:
     parser = Parser("classify.py", COMMANDS)
     flag = parser.add_argument
-    flag("input_file", metavar="PICTURES", help="a picture, a folder, or a .npy of pictures")
-    flag("output_file", metavar="SCORES.npy", help="where the scores go: pictures x classes")
-    add_picture_flags(parser)
+    flag("input_file", metavar="IMAGES", help="a image, a folder, or a .npy of images")
+    flag("output_file", metavar="SCORES.npy", help="where the scores go: images x classes")
+    add_image_flags(parser)
     flag("--center_only", action="store_true", help="the centre alone, not the mean of ten crops")
     flag(
         "--images_dim", type=whole_numbers, default=(256, 256), metavar="H,W",
-        help="size that pictures are resized to before they are cropped (default: 256,256)",
+        help="size that images are resized to before they are cropped (default: 256,256)",
     )  # fmt: skip
-    flag("--ext", default="jpg", metavar="END", help="pictures of a folder (default: jpg)")
+    flag("--ext", default="jpg", metavar="END", help="images of a folder (default: jpg)")
     return parser
 
 
 def _classify(options: argparse.Namespace) -> None:
     if len(options.images_dim) != 2:
         raise DataError(f"--images_dim takes height,width, got {options.images_dim}")
-    pictures = read_pictures(options.input_file, options.ext.lstrip("."))
+    images = read_images(options.input_file, options.ext.lstrip("."))
     classifier = Classifier(image_dims=options.images_dim, **net_arguments(options))
-    print(f"Classifying {len(pictures)} inputs.")
+    print(f"Classifying {len(images)} inputs.")
     began = time.perf_counter()
-    scores = classifier.predict(pictures, not options.center_only)
+    scores = classifier.predict(images, not options.center_only)
     print(f"Done in {time.perf_counter() - began:.2f} s.")
     print(f"Saving results into {options.output_file}")
     write_array(options.output_file, scores)

@@ -25,7 +25,7 @@ def _parser() -> FlagParser:
 
 def _convert(options: argparse.Namespace) -> None:
     for path, count in convert_cifar(options.folder, options.out, options.backend):
-        print(f"{path}: {count:,} pictures")
+        print(f"{path}: {count:,} images")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

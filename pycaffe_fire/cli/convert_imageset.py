@@ -1,4 +1,4 @@
-"""convert_imageset: pictures named in a list to a database, as Caffe's tool of that name."""
+"""convert_imageset: images named in a list to a database, as Caffe's tool of that name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _parser() -> FlagParser:
     parser.add_argument("root", metavar="ROOTFOLDER/", help="put in front of the list's paths")
     parser.add_argument("list_file", metavar="LISTFILE", help='lines "path label"')
     parser.add_argument("database", metavar="DB_NAME", help="the database to make")
-    parser.boolean("gray", "read pictures as grey")
+    parser.boolean("gray", "read images as grey")
     parser.boolean("shuffle", "write in random order (the same one every time)")
     add_backend(parser, "the kind of database")
     for side in ("width", "height"):
@@ -35,7 +35,7 @@ def _parser() -> FlagParser:
             help=f"{side} to resize to (default: 0, as it is)",
         )  # fmt: skip
     parser.boolean("check_size", "make sure that all data have the same size")
-    parser.boolean("encoded", "store encoded pictures")
+    parser.boolean("encoded", "store encoded images")
     parser.add_argument(
         "--encode_type", default="", metavar="KIND",
         help="how to encode (png, jpg, ...; default: as the file is); implies --encoded",
@@ -43,7 +43,7 @@ def _parser() -> FlagParser:
     parser.add_argument("--threads", type=whole, default=0, metavar="N", help="default: all cores")
     parser.add_argument(
         "--policy", choices=(FAIL, SKIP), default=FAIL,
-        help="what a picture that cannot be read does (default: fail)",
+        help="what a image that cannot be read does (default: fail)",
     )  # fmt: skip
     return parser
 
@@ -52,7 +52,7 @@ def _convert(options: argparse.Namespace) -> None:
     wanted = ImageSet(**{field.name: getattr(options, field.name) for field in fields(ImageSet)})
     count, skipped = wanted.convert()
     left_out = f", {skipped:,} skipped" if skipped else ""
-    print(f"{options.database}: {count:,} pictures{left_out}")
+    print(f"{options.database}: {count:,} images{left_out}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

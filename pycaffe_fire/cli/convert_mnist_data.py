@@ -26,7 +26,7 @@ def _parser() -> FlagParser:
 
 def _convert(options: argparse.Namespace) -> None:
     count = convert_mnist(options.images, options.labels, options.database, options.backend)
-    print(f"{options.database}: {count:,} pictures")
+    print(f"{options.database}: {count:,} images")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""detect.py: scores of windows in pictures, as pycaffe's script of that name."""
+"""detect.py: scores of windows in images, as pycaffe's script of that name."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..errors import DataError
 from ..pycaffe.detector import Detector
 from ..pycaffe.window_files import read_names, read_windows, write_detections
 from .common import Parser, run
-from .image_flags import add_picture_flags, net_arguments
+from .image_flags import add_image_flags, net_arguments
 
 COMMANDS = """
   detect.py --crop_mode list --model_def deploy.prototxt --pretrained_model net.caffemodel
             windows.csv detections.csv
-  detect.py --model_def ... --pretrained_model ... pictures.txt detections.h5
+  detect.py --model_def ... --pretrained_model ... images.txt detections.h5
 
   windows.csv has columns filename,ymin,xmin,ymax,xmax. Without a list of windows, selective search
   proposes them, which needs MATLAB.
@@ -26,9 +26,9 @@ COMMANDS = """
 def _parser() -> Parser:
     parser = Parser("detect.py", COMMANDS)
     flag = parser.add_argument
-    flag("input_file", metavar="INPUT", help="a .csv of windows, or a .txt of pictures' names")
+    flag("input_file", metavar="INPUT", help="a .csv of windows, or a .txt of images' names")
     flag("output_file", metavar="OUTPUT", help="what was found, as .csv or .h5")
-    add_picture_flags(parser)
+    add_image_flags(parser)
     flag(
         "--crop_mode", choices=("list", "selective_search"), default="selective_search",
         help="where windows come from (default: selective_search)",

@@ -1,4 +1,4 @@
-"""draw_net.py: a net as a picture, as pycaffe's script of that name."""
+"""draw_net.py: a net as a drawing, as pycaffe's script of that name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _parser() -> Parser:
     parser = Parser("draw_net.py", COMMANDS)
     flag = parser.add_argument
     flag("input_net_proto_file", metavar="NET", help="the net's prototxt")
-    flag("output_image_file", metavar="PICTURE", help="what to draw: .svg, .png, .jpg, .pdf, ...")
+    flag("output_image_file", metavar="DRAWING", help="what to draw: .svg, .png, .jpg, .pdf, ...")
     flag(
         "--rankdir", choices=DIRECTIONS, default="LR",
         help="from left to right (default), top to bottom, ...",

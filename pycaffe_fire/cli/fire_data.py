@@ -41,7 +41,7 @@ def _parser() -> Parser:
         "show", usage="fire_data show DB --out PAGE.png [--count N]", help="make a contact sheet"
     )
     showing.add_argument("database", help="an LMDB or LevelDB")
-    showing.add_argument("--out", required=True, help="the picture to write (.png or .jpg)")
+    showing.add_argument("--out", required=True, help="the image to write (.png or .jpg)")
     showing.add_argument(
         "--count", type=positive, default=100, help="how many records (default: 100)"
     )

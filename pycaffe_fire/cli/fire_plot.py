@@ -1,4 +1,4 @@
-"""fire_plot: curves of runs as a picture, and a page with everything worth publishing of one."""
+"""fire_plot: curves of runs as a plot, and a page with everything worth publishing of one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from ..errors import FireError
-from ..report.curves import check_picture, draw, panels
+from ..report.curves import check_plot_name, draw, panels
 from ..report.page import write_page
 from ..report.runs import read_run
 from .common import Parser, run
@@ -28,7 +28,7 @@ def _parser() -> Parser:
         help="a JSON log (PREFIX_log.jsonl), a log of Caffe's, a TensorBoard event file, or a "
         "folder with one",
     )  # fmt: skip
-    flag("-o", "--output", metavar="FILE.png", help="draw the curves as a picture")
+    flag("-o", "--output", metavar="FILE.png", help="draw the curves as a plot")
     flag("--html", metavar="FILE.html", help="write a page that needs nothing else")
     flag("--by", choices=["iteration", "time"], default="iteration", help="what runs to the right")
     flag(
@@ -48,7 +48,7 @@ def _plot(options: argparse.Namespace) -> None:
     if options.smooth < 1:
         raise FireError(f"--smooth needs a number of at least 1, got {options.smooth}")
     if options.output:
-        check_picture(options.output)
+        check_plot_name(options.output)
     runs = [read_run(path) for path in options.runs]
     if options.output:
         draw(options.output, panels(runs, options.by, options.smooth), options.by)

@@ -1,4 +1,4 @@
-"""The flags of classify.py and detect.py that say how pictures become a net's input."""
+"""The flags of classify.py and detect.py that say how images become a net's input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..pycaffe.settings import set_mode_gpu
 from .common import Parser
 
 
-def add_picture_flags(parser: Parser) -> None:
+def add_image_flags(parser: Parser) -> None:
     flag = parser.add_argument
     flag("--model_def", required=True, metavar="FILE", help="the net: a deploy.prototxt")
     flag("--pretrained_model", required=True, metavar="FILE", help="its weights: a .caffemodel")

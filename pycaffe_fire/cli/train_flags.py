@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ..errors import SolverError
 from ..parallel.communicators.wire import WIRES
-from ..solver.health import POLICIES
+from ..solver.health import NAN_POLICIES
 from ..solver.signals import EFFECTS
 from .common import Parser, positive, whole
 
@@ -101,7 +101,7 @@ def parser() -> Parser:
         help="import the modules that the net's Python layers name: they run as code of yours",
     )  # fmt: skip
     flag(
-        "--on-nan", choices=list(POLICIES), default="stop",
+        "--on-nan", choices=list(NAN_POLICIES), default="stop",
         help="what NaN or infinity in the loss or gradients does: end the run (default); skip the "
         "iteration; roll back to the last snapshot and go on with half the rate",
     )  # fmt: skip

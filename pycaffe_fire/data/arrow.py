@@ -1,6 +1,6 @@
-"""A decoded picture's own memory as an array, through the Arrow interface that Pillow offers.
+"""A decoded image's own memory as an array, through the Arrow interface that Pillow offers.
 
-Copying a picture out of Pillow costs as much as a tenth of decoding it.
+Copying a image out of Pillow costs as much as a tenth of decoding it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _ArrowArray._fields_ = [
 
 
 def shared_pixels(image: Image.Image) -> NDArray[np.uint8] | None:
-    """The bytes of a picture of four bytes per pixel; None where Pillow does not give them."""
+    """The bytes of a image of four bytes per pixel; None where Pillow does not give them."""
     export: Any = getattr(image, "__arrow_c_array__", None)
     if export is None or image.mode not in ("RGB", "RGBA"):
         return None
     try:
         _, capsule = export()
-    except (ValueError, MemoryError):  # a large picture lies in several pieces
+    except (ValueError, MemoryError):  # a large image lies in several pieces
         return None
     array = _ArrowArray.from_address(_pointer(capsule, b"arrow_array"))
     size = 4 * image.width * image.height
@@ -49,5 +49,5 @@ def shared_pixels(image: Image.Image) -> NDArray[np.uint8] | None:
     if values.n_buffers != 2 or values.length != size or values.offset or array.offset:
         return None
     memory: Any = (ctypes.c_uint8 * size).from_address(values.buffers[1])
-    memory.owner = capsule  # which keeps the picture
+    memory.owner = capsule  # which keeps the image
     return np.frombuffer(memory, np.uint8)

@@ -19,8 +19,8 @@ from ..errors import DataError
 from . import colour, resize
 from .resize_param import apply_resize, check_resize, resize_shorter
 
-Picture = NDArray[np.uint8]
-Step = Callable[[Picture, "Dice"], Picture]
+Pixels = NDArray[np.uint8]
+Step = Callable[[Pixels, "Dice"], Pixels]
 
 _STREAM = 1  # crop and mirror draw from step 0 of the layer's key
 _NVIDIA = (
@@ -65,7 +65,7 @@ class Augmenter:
         return bool(self._steps)
 
     def __call__(self, image: NDArray[Any], sample: int, where: str) -> NDArray[Any]:
-        """The changed picture of one sample."""
+        """The changed image of one sample."""
         if image.dtype != np.uint8:
             raise DataError(f"{where}: {self._where} resizes or colours, which needs 8-bit images")
         dice = Dice(self._key, sample)
@@ -142,7 +142,7 @@ class Augmenter:
                     f"got {low:g} and {high:g}"
                 )
 
-    def _distort(self, image: Picture, dice: Dice) -> Picture:
+    def _distort(self, image: Pixels, dice: Dice) -> Pixels:
         p = self._param.distort_param
         late = not dice.chance(0.5)  # contrast before or after the changes of colour
         if dice.chance(p.brightness_prob):
@@ -166,7 +166,7 @@ class Augmenter:
 
     # Sizes.
 
-    def _expand(self, image: Picture, dice: Dice) -> Picture:
+    def _expand(self, image: Pixels, dice: Dice) -> Pixels:
         p = self._param.expand_param
         if not dice.chance(p.prob):
             return image
@@ -180,14 +180,14 @@ class Augmenter:
         canvas[:, top : top + height, left : left + width] = image
         return canvas
 
-    def _random_resize(self, image: Picture, dice: Dice) -> Picture:
+    def _random_resize(self, image: Pixels, dice: Dice) -> Pixels:
         p = self._param.random_resize_param
         low = p.min_size or min(image.shape[1:])
         high = max(low, p.max_size or max(image.shape[1:]))
         return resize_shorter(image, low + dice.below(high - low + 1), p.resize_param, dice)
 
-    def _random_aspect(self, image: Picture, dice: Dice) -> Picture:
-        """A random part of the picture, stretched to the crop."""
+    def _random_aspect(self, image: Pixels, dice: Dice) -> Pixels:
+        """A random part of the image, stretched to the crop."""
         p, crop = self._param.random_aspect_ratio_param, self._crop or (1, 1)
         _, height, width = image.shape
         change = p.aspect_ratio_change or 1.0
@@ -202,7 +202,7 @@ class Augmenter:
                 return apply_resize(part, p.resize_param, dice, crop)
         return resize_shorter(image, max(crop), p.resize_param, dice)
 
-    def _random_stretch(self, image: Picture, dice: Dice) -> Picture:
+    def _random_stretch(self, image: Pixels, dice: Dice) -> Pixels:
         """NVIDIA's: a random length of the shorter side, aspect ratio and stretch."""
         p = self._param
         _, height, width = image.shape

@@ -1,4 +1,4 @@
-"""Making databases of pictures and of the classic small sets, record by record as Caffe's tools."""
+"""Making databases of images and of the classic small sets, record by record as Caffe's tools."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..backend import random
 from ..errors import DataError
 from .bad_records import FAIL, check_policy
-from .datum import encode_datum, picture_datum
+from .datum import encode_datum, image_datum
 from .image import encode_image, is_file_of_kind, read_bytes, read_image
 from .image_list import Entry, read_list
 from .resize import resize
@@ -46,7 +46,7 @@ class ImageSet:
     policy: str = FAIL
 
     def convert(self) -> tuple[int, int]:
-        """Write the database; returns how many pictures it holds and how many were skipped."""
+        """Write the database; returns how many images it holds and how many were skipped."""
         check_policy(self.policy)
         entries = read_list(self.list_file)
         if self.shuffle:
@@ -68,11 +68,11 @@ class ImageSet:
                 if self.check_size and held != size:
                     raise DataError(
                         f"{self.root}{entries[number].path}: holds {held:,} bytes, the first "
-                        f"picture {size:,} (--check_size); give --resize_height and --resize_width"
+                        f"image {size:,} (--check_size); give --resize_height and --resize_width"
                     )
                 writer.put(f"{number:08d}_{entries[number].path}".encode(errors=_ESCAPE), record)
             if skipped == len(entries):
-                raise DataError(f"{self.list_file}: none of its {skipped:,} pictures can be used")
+                raise DataError(f"{self.list_file}: none of its {skipped:,} images can be used")
         return len(entries) - skipped, skipped
 
     def _record(self, entry: Entry) -> tuple[bytes, int] | DataError:
@@ -82,7 +82,7 @@ class ImageSet:
         except DataError as error:
             if self.policy != FAIL:
                 return error
-            hint = "--policy=skip leaves such pictures out"
+            hint = "--policy=skip leaves such images out"
             if not os.path.exists(self.root + entry.path) and not self.root.endswith("/"):
                 hint = f'"{self.root}" is put in front as it is: does it miss a slash at its end?'
             raise DataError(f"{error} ({hint})") from None
@@ -98,7 +98,7 @@ class ImageSet:
         kind = (self.encode_type or os.path.splitext(path)[1][1:]).lower()
         if resized or not is_file_of_kind(path, kind):
             data = encode_image(image, kind, path)
-        return picture_datum(data, label), len(data)
+        return image_datum(data, label), len(data)
 
 
 _ESCAPE = "surrogateescape"  # file names that are not UTF-8 come through as they are
@@ -110,7 +110,7 @@ def convert_mnist(images: str, labels: str, database: str, backend: str) -> int:
     _, classes = _read_idx(labels, 1)
     if len(classes) != len(pixels):
         raise DataError(
-            f"{images} holds {len(pixels):,} pictures, {labels} {len(classes):,} labels; they do "
+            f"{images} holds {len(pixels):,} images, {labels} {len(classes):,} labels; they do "
             "not belong together"
         )
     records = (
@@ -129,7 +129,7 @@ def _read_idx(path: str, dimensions: int) -> tuple[tuple[int, ...], NDArray[np.u
             raise DataError(f"{path}: cannot be unpacked: {error}") from None
     start = 4 + 4 * dimensions
     if len(data) < start or data[:4] != bytes((0, 0, 8, dimensions)):
-        what = "pictures" if dimensions == 3 else "labels"
+        what = "images" if dimensions == 3 else "labels"
         raise DataError(f"{path}: is not an IDX file of MNIST {what} (its first bytes differ)")
     shape = tuple(int(n) for n in np.frombuffer(data, ">u4", dimensions, 4))
     size = int(np.prod([int(n) for n in shape], dtype=object))
@@ -146,7 +146,7 @@ def _read_file(path: str) -> bytes:
 
 
 _CIFAR_BYTES = 1 + 3 * 32 * 32
-_CIFAR_FILE = 10_000  # pictures per file
+_CIFAR_FILE = 10_000  # images per file
 
 
 def convert_cifar(folder: str, out: str, backend: str) -> list[tuple[str, int]]:

@@ -121,10 +121,10 @@ def encode_datum(array: NDArray[Any], label: int | None, encoded: bool | None = 
     return b"".join(parts)
 
 
-def picture_datum(picture: bytes, label: int) -> bytes:
-    """A Datum of an encoded picture, as Caffe writes it: without a shape."""
-    head = _number(4 << 3 | _BYTES) + _number(len(picture))
-    return b"".join((head, picture, _int_field(5, label), _int_field(7, 1)))
+def image_datum(image: bytes, label: int) -> bytes:
+    """A Datum of an encoded image, as Caffe writes it: without a shape."""
+    head = _number(4 << 3 | _BYTES) + _number(len(image))
+    return b"".join((head, image, _int_field(5, label), _int_field(7, 1)))
 
 
 def _int_field(field: int, value: int) -> bytes:
@@ -147,7 +147,7 @@ def datum_image(
     force_gray: bool = False,
     reuse: bool = False,
 ) -> NDArray[Any]:
-    """The picture as a (channels, height, width) view of uint8 or float32.
+    """The image as a (channels, height, width) view of uint8 or float32.
 
     With `reuse` it may hold only until the same thread asks for its next one.
     """
@@ -156,7 +156,7 @@ def datum_image(
     shape = (datum.channels, datum.height, datum.width)
     size = shape[0] * shape[1] * shape[2]
     if min(shape) <= 0:
-        raise DataError(f"{where}: the Datum has no picture (shape {shape})")
+        raise DataError(f"{where}: the Datum has no image (shape {shape})")
     values: NDArray[Any] = np.frombuffer(datum.data, np.uint8)
     if datum.float_data is not None and not len(values):  # as Caffe: bytes win over floats
         values = datum.float_data

@@ -1,4 +1,4 @@
-"""The embedded digits: 28x28 grey pictures drawn by code, so that a demo needs no download.
+"""The embedded digits: 28x28 grey images drawn by code, so that a demo needs no download.
 
 Everything comes from the counter-based generator and from operations that round the same on every
 machine (no sine, no library call), so the databases are identical everywhere.
@@ -109,7 +109,7 @@ def _draw_numpy(ends: NDArray[np.float64], radius: Any, out: NDArray[np.float64]
 
 
 def render(split: str, first: int, count: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Pictures (count, 28, 28) and labels of a split, from number `first` on."""
+    """Images (count, 28, 28) and labels of a split, from number `first` on."""
     shape = random.key(_SEED, f"digits {split} shape")
     width = 2 + 2 * _POINTS + 6
     u = random.uniform_batch(shape, 0, first, count, width, np.empty((count, width), np.float32))

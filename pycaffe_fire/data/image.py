@@ -1,6 +1,6 @@
-"""Pictures to arrays and back, with the pixels that OpenCV gives Caffe.
+"""Images to arrays and back, with the pixels that OpenCV gives Caffe.
 
-Every picture is a (channels, height, width) view in BGR order, whatever lies behind it in memory.
+Every image is a (channels, height, width) view in BGR order, whatever lies behind it in memory.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def decode_image(
     force_gray: bool = False,
     reuse: bool = False,
 ) -> NDArray[np.uint8]:
-    """Decode PNG, JPEG, ...; as many channels as the picture has, unless one is forced.
+    """Decode PNG, JPEG, ...; as many channels as the image has, unless one is forced.
 
-    With `reuse` the result holds only until the same thread decodes its next picture.
+    With `reuse` the result holds only until the same thread decodes its next image.
     """
     image = _decode_jpeg(data, reuse) if not force_gray else None
     if image is not None:
@@ -46,7 +46,7 @@ def decode_image(
 
 
 def read_image(path: str, color: bool = True, data: bytes | None = None) -> NDArray[np.uint8]:
-    """A picture file in colour (3 channels) or grey, turned upright if its EXIF entry says so.
+    """A image file in colour (3 channels) or grey, turned upright if its EXIF entry says so.
 
     `data` are the file's bytes, for whoever has read them already.
     """
@@ -60,14 +60,14 @@ def read_bytes(path: str) -> bytes:
             return file.read()
     except OSError as error:
         reason = error.strerror or error
-        raise DataError(f"{path}: the picture cannot be read: {reason}") from None
+        raise DataError(f"{path}: the image cannot be read: {reason}") from None
 
 
 def encode_image(image: NDArray[np.uint8], kind: str, where: str) -> bytes:
-    """The picture as a file of the given kind ("jpg", "png", ...)."""
+    """The image as a file of the given kind ("jpg", "png", ...)."""
     if kind.lower() not in _ENCODERS:
         raise DataError(
-            f'{where}: pictures cannot be encoded as "{kind}"; known: {", ".join(_ENCODERS)}'
+            f'{where}: images cannot be encoded as "{kind}"; known: {", ".join(_ENCODERS)}'
         )
     out = io.BytesIO()
     pixels = image[0] if len(image) == 1 else np.ascontiguousarray(image[::-1].transpose(1, 2, 0))
@@ -83,7 +83,7 @@ def _decode(file: Any, where: str, color: bool, gray: bool, upright: bool) -> Im
                 upper = _upper_bytes(image)
                 return upper if gray else upper.convert("RGB")
             if kind is None:
-                raise DataError(f"{where}: pictures of mode {image.mode} are not 8-bit; convert it")
+                raise DataError(f"{where}: images of mode {image.mode} are not 8-bit; convert it")
             if gray:
                 image.draft("L", image.size)  # the brightness that a JPEG stores anyway
             elif color:
@@ -97,7 +97,7 @@ def _decode(file: Any, where: str, color: bool, gray: bool, upright: bool) -> Im
         raise
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         text = str(error).replace(f" {file!r}", "")
-        raise DataError(f"{where}: the picture cannot be decoded: {text}") from None
+        raise DataError(f"{where}: the image cannot be decoded: {text}") from None
 
 
 def _is_deep(image: Image.Image) -> bool:
@@ -106,7 +106,7 @@ def _is_deep(image: Image.Image) -> bool:
 
 
 def _upper_bytes(image: Image.Image) -> Image.Image:
-    """What OpenCV keeps of 16 bits where it is told the kind of picture it should read."""
+    """What OpenCV keeps of 16 bits where it is told the kind of image it should read."""
     return Image.fromarray((np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8))
 
 
@@ -131,12 +131,12 @@ def _view(image: Image.Image) -> NDArray[np.uint8]:
 
 
 class _Canvases(threading.local):
-    """A thread's picture to decode into again and again, while its memory is in the cache."""
+    """A thread's image to decode into again and again, while its memory is in the cache."""
 
     last: tuple[Image.Image, NDArray[np.uint8]] | None = None
 
     def take(self, width: int, height: int) -> tuple[Image.Image, NDArray[np.uint8] | None]:
-        """The picture and its pixels; those are None where Pillow does not share them."""
+        """The image and its pixels; those are None where Pillow does not share them."""
         if self.last is None or self.last[0].size != (width, height):
             image = Image.new("RGB", (width, height))
             if shared_pixels(image) is None:
@@ -152,7 +152,7 @@ def _decode_jpeg(data: bytes | memoryview, reuse: bool) -> NDArray[np.uint8] | N
     """A plain colour JPEG straight through the decoder, without looking at the rest of the file.
 
     None for everything that needs more care, broken files included: the general way then finds
-    the words. This spares the interpreter a fifth of the time a small picture takes.
+    the words. This spares the interpreter a fifth of the time a small image takes.
     """
     frame = _jpeg_frame(data)
     if frame is None:

@@ -1,4 +1,4 @@
-"""Picture files named in a list, one "path label" per line, as ImageData and convert_imageset."""
+"""Image files named in a list, one "path label" per line, as ImageData and convert_imageset."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .cache import Cache
 from .image import read_image
 from .order import Order
 from .resize import resize
-from .source import PictureSource, Sample
+from .source import ImageSource, Sample
 from .transformer import Transformer
 
 
@@ -33,7 +33,7 @@ def read_list(path: str | os.PathLike[str]) -> list[Entry]:
         with open(name, encoding="utf-8", errors="surrogateescape") as file:
             lines = file.read().split("\n")
     except OSError as error:
-        raise DataError(f"{name}: the list of pictures cannot be read: {error.strerror}") from None
+        raise DataError(f"{name}: the list of images cannot be read: {error.strerror}") from None
     entries = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -50,17 +50,17 @@ def read_list(path: str | os.PathLike[str]) -> list[Entry]:
             )
         entries.append(entry)
     if not entries:
-        raise DataError(f'{name}: names no pictures; write one "path label" per line')
+        raise DataError(f'{name}: names no images; write one "path label" per line')
     return entries
 
 
 Size = Callable[[int, int], tuple[int, int]]
 
 
-class ImageListSource(PictureSource):
-    """Pictures of a list; `size` maps their (height, width) to the one they are resized to.
+class ImageListSource(ImageSource):
+    """Images of a list; `size` maps their (height, width) to the one they are resized to.
 
-    With `cache`, resized pictures stay in memory once they were read.
+    With `cache`, resized images stay in memory once they were read.
     """
 
     def __init__(
@@ -85,15 +85,15 @@ class ImageListSource(PictureSource):
         return len(self._entries)
 
     def where(self, record: int) -> str:
-        return f"{self._list}, picture {self._root + self._entries[record].path}"
+        return f"{self._list}, image {self._root + self._entries[record].path}"
 
     def read(self, record: int) -> Sample:
         label = self._entries[record].label
         if self._cache is None:
-            return self._picture(record), label
-        return self._cache.get(record, lambda: np.ascontiguousarray(self._picture(record))), label
+            return self._image(record), label
+        return self._cache.get(record, lambda: np.ascontiguousarray(self._image(record))), label
 
-    def _picture(self, record: int) -> NDArray[np.uint8]:
+    def _image(self, record: int) -> NDArray[np.uint8]:
         try:
             image = read_image(self._root + self._entries[record].path, self._color)
         except DataError as error:
@@ -104,7 +104,7 @@ class ImageListSource(PictureSource):
 def size_rule(
     height: int, width: int, short_side: int = 0, least: tuple[int, int] = (0, 0)
 ) -> Size:
-    """How big pictures become: as given, by the shorter side, at least so big, or as they are."""
+    """How big images become: as given, by the shorter side, at least so big, or as they are."""
 
     def size(old_height: int, old_width: int) -> tuple[int, int]:
         if height and width:

@@ -76,7 +76,7 @@ def _transform(source: Any, row: Any, mean: Any, scale: Any, out: Any) -> None:
 
 @jit
 def _transform_packed(source: Any, row: Any, mean: Any, scale: Any, out: Any) -> None:
-    """Colour pictures as the decoder leaves them, a word per pixel."""
+    """Colour images as the decoder leaves them, a word per pixel."""
     _, height, width = out.shape
     last = np.uint64(width - 1)
     for h in range(height):  # rows outside, so that a line of pixels is fetched once

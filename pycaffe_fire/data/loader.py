@@ -30,7 +30,7 @@ Result = Filled | BaseException
 class Source(Protocol):
     """What a loader reads: random access by sample number, fixed shapes per sample.
 
-    A source whose `varying` is true has a `fit` instead of the fixed shapes: see PictureSource.
+    A source whose `varying` is true has a `fit` instead of the fixed shapes: see ImageSource.
     """
 
     def __len__(self) -> int:

@@ -1,10 +1,10 @@
-"""Resizing 8-bit pictures to the pixels that OpenCV's cv::resize gives, as Caffe's tools use it.
+"""Resizing 8-bit images to the pixels that OpenCV's cv::resize gives, as Caffe's tools use it.
 
     linear, cubic   11-bit coefficients, rows first, then columns, in integer arithmetic
     area            the mean over the covered pixels, rounded half to even
     nearest         the pixel at floor(i * scale)
 
-Pictures are (channels, height, width) views; a halved picture is the mean of 2 x 2 pixels in
+Images are (channels, height, width) views; a halved image is the mean of 2 x 2 pixels in
 `linear` too, as there.
 """
 
@@ -28,9 +28,9 @@ Table = tuple[NDArray[np.int64], NDArray[np.int32]]
 def resize(
     image: NDArray[np.uint8], height: int, width: int, method: str = LINEAR
 ) -> NDArray[np.uint8]:
-    """The picture at `height` x `width`."""
+    """The image at `height` x `width`."""
     if image.dtype != np.uint8:
-        raise DataError(f"only 8-bit pictures can be resized, not {image.dtype}")
+        raise DataError(f"only 8-bit images can be resized, not {image.dtype}")
     _, old_height, old_width = image.shape
     if (height, width) == (old_height, old_width):
         return image

@@ -11,7 +11,7 @@ from .. import schema
 from ..errors import DataError
 from . import resize
 
-Picture = NDArray[np.uint8]
+Pixels = NDArray[np.uint8]
 
 _MODES = schema.ResizeParameter
 _METHODS = {
@@ -37,8 +37,8 @@ def check_resize(param: Any, where: str) -> None:
 
 
 def apply_resize(
-    image: Picture, param: Any, dice: Chooser, size: tuple[int, int] | None = None
-) -> Picture:
+    image: Pixels, param: Any, dice: Chooser, size: tuple[int, int] | None = None
+) -> Pixels:
     """`image` at the size (height, width) that the parameter, or `size`, asks for."""
     height, width = size or (param.height, param.width)
     method = resize.LINEAR
@@ -58,7 +58,7 @@ def apply_resize(
     return image
 
 
-def _pad(image: Picture, down: int, right: int, param: Any) -> Picture:
+def _pad(image: Pixels, down: int, right: int, param: Any) -> Pixels:
     """`image` in the middle of a canvas larger by `down` rows and `right` columns."""
     around = ((0, 0), (down // 2, down - down // 2), (right // 2, right - right // 2))
     if param.pad_mode in _PADS:
@@ -67,7 +67,7 @@ def _pad(image: Picture, down: int, right: int, param: Any) -> Picture:
     values = list(param.pad_value) or [0.0]
     if len(values) not in (1, len(image)):
         raise DataError(
-            f"resize_param: {len(values)} pad_value for pictures of {len(image)} channels; "
+            f"resize_param: {len(values)} pad_value for images of {len(image)} channels; "
             "give one, or one per channel"
         )
     out = np.pad(image, around)
@@ -78,7 +78,7 @@ def _pad(image: Picture, down: int, right: int, param: Any) -> Picture:
     return out
 
 
-def resize_shorter(image: Picture, shorter: int, param: Any, dice: Chooser) -> Picture:
+def resize_shorter(image: Pixels, shorter: int, param: Any, dice: Chooser) -> Pixels:
     """The shorter side at the given length, the other in proportion."""
     _, height, width = image.shape
     if height < width:

@@ -1,4 +1,4 @@
-"""Sources of ready samples: pictures by global order, decoded and transformed.
+"""Sources of ready samples: images by global order, decoded and transformed.
 
 A record that the policy lets pass is replaced by the one behind it in the source, so what a
 sample holds depends on the data alone and not on who reads it.
@@ -27,11 +27,11 @@ from .transformer import Transformer
 
 Floats = NDArray[np.float32]
 Buffers = tuple[Floats, ...]
-Sample = tuple[NDArray[Any], int]  # a picture ready for crop and mean, and its label
+Sample = tuple[NDArray[Any], int]  # a image ready for crop and mean, and its label
 
 
-class PictureSource(ABC):
-    """Numbered pictures with labels; `fill` may be called by several threads at once.
+class ImageSource(ABC):
+    """Numbered images with labels; `fill` may be called by several threads at once.
 
     `classes` is the number of labels there are, where that is known (see `expect`). All samples
     have the shape of the first, unless `varying` is set.
@@ -66,7 +66,7 @@ class PictureSource(ABC):
 
     @abstractmethod
     def read(self, record: int) -> Sample:
-        """Picture and label of one record; valid until the same thread reads the next."""
+        """Image and label of one record; valid until the same thread reads the next."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -136,13 +136,13 @@ class PictureSource(ABC):
 
 
 def _labelled(found: Iterable[Sample], label: NDArray[np.float32]) -> Iterator[NDArray[Any]]:
-    """The pictures, one by one; their labels go where they belong."""
+    """The images, one by one; their labels go where they belong."""
     for i, (image, value) in enumerate(found):
         label[i] = value
         yield image
 
 
-class DatabaseSource(PictureSource):
+class DatabaseSource(ImageSource):
     """The records of an LMDB or LevelDB; with `cache` they stay in memory once they were read."""
 
     def __init__(

@@ -138,11 +138,11 @@ def _thumbnail(image: NDArray[Any]) -> Image.Image:
         image = ((image - low) * (255.0 / max(high - low, 1e-12))).astype(np.uint8)
     planes = image[2::-1] if len(image) >= 3 else image[:1]
     pixels = np.ascontiguousarray(planes.transpose(1, 2, 0))
-    picture = Image.fromarray(pixels if len(planes) == 3 else pixels[:, :, 0]).convert("RGB")
-    scale = _TILE / max(picture.size)
-    size = max(1, round(picture.width * scale)), max(1, round(picture.height * scale))
+    tile = Image.fromarray(pixels if len(planes) == 3 else pixels[:, :, 0]).convert("RGB")
+    scale = _TILE / max(tile.size)
+    size = max(1, round(tile.width * scale)), max(1, round(tile.height * scale))
     grown = Image.Resampling.NEAREST if scale > 2 else Image.Resampling.BILINEAR
-    return picture.resize(size, grown)
+    return tile.resize(size, grown)
 
 
 def save_sheet(sheet: Image.Image, out: str | os.PathLike[str]) -> None:

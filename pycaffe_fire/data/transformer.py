@@ -4,7 +4,7 @@
 
 In the training phase the crop lies at random, in the test phase in the middle; mirroring is a coin
 toss in both, as in Caffe. The draws depend on the seed and the global sample number alone. What
-the forks change before that, picture by picture, is in augment.
+the forks change before that, image by image, is in augment.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Transformer:
     ) -> None:
         """Transform (channels, height, width) images that fit, one per sample, into `out`.
 
-        Images are taken one by one, so that a decoded picture is still in the cache.
+        Images are taken one by one, so that a decoded image is still in the cache.
         """
         draws = self._draws(samples).tolist()
         mean = self._mean_for(out)

@@ -1,6 +1,6 @@
-"""R-CNN's window files: regions of pictures, sampled as foreground and background.
+"""R-CNN's window files: regions of images, sampled as foreground and background.
 
-A file repeats, for each picture,
+A file repeats, for each image,
 
     # number
     path
@@ -34,7 +34,7 @@ from .resize import resize
 class Window(NamedTuple):
     """One region; coordinates include both ends."""
 
-    picture: int
+    image: int
     label: int
     overlap: float
     x1: int
@@ -44,13 +44,13 @@ class Window(NamedTuple):
 
 
 class WindowFile(NamedTuple):
-    pictures: list[str]
+    images: list[str]
     channels: int
     windows: list[Window]
 
 
 def read_windows(path: str, root: str) -> WindowFile:
-    """All pictures and windows of a window file."""
+    """All images and windows of a window file."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             lines = enumerate(file.read().splitlines(), 1)
@@ -60,25 +60,25 @@ def read_windows(path: str, root: str) -> WindowFile:
     here = (line for line in lines if line[1].strip())
     for number, line in here:
         if not line.lstrip().startswith("#"):
-            raise DataError(f'{path}:{number}: expected "# number" of a picture, got {line!r}')
-        found = _read_picture(path, root, number, here, found)
+            raise DataError(f'{path}:{number}: expected "# number" of a image, got {line!r}')
+        found = _read_image(path, root, number, here, found)
     if not found.windows:
         raise DataError(f"{path}: holds no windows")
     return found
 
 
-def _read_picture(
+def _read_image(
     path: str, root: str, number: int, lines: Iterator[tuple[int, str]], found: WindowFile
 ) -> WindowFile:
-    """`found` with the windows of the picture whose "#" line stood at `number`."""
+    """`found` with the windows of the image whose "#" line stood at `number`."""
     try:
-        picture = next(lines)[1].strip()
+        image = next(lines)[1].strip()
         channels, _, _, count = (int(next(lines)[1]) for _ in range(4))
         for _ in range(count):
             number, line = next(lines)
             label, overlap, *corners = line.split()
             x1, y1, x2, y2 = map(int, corners)
-            window = Window(len(found.pictures), int(label), float(overlap), x1, y1, x2, y2)
+            window = Window(len(found.images), int(label), float(overlap), x1, y1, x2, y2)
             if not (0 <= x1 <= x2 and 0 <= y1 <= y2):
                 raise ValueError
             found.windows.append(window)
@@ -87,7 +87,7 @@ def _read_picture(
             f"{path}:{number}: expected a path, channels, height, width, a count and as many lines "
             '"class overlap x1 y1 x2 y2"'
         ) from None
-    return WindowFile([*found.pictures, root + picture], channels, found.windows)
+    return WindowFile([*found.images, root + image], channels, found.windows)
 
 
 class WindowSource:
@@ -124,7 +124,7 @@ class WindowSource:
             if window.label <= 0:
                 raise DataError(
                     f"{param.source}: a foreground window of "
-                    f"{self._file.pictures[window.picture]} has class {window.label}; classes "
+                    f"{self._file.images[window.image]} has class {window.label}; classes "
                     "start at 1"
                 )
         self._foregrounds = int(np.float32(self._batch) * np.float32(param.fg_fraction))
@@ -139,7 +139,7 @@ class WindowSource:
                 )
 
     def _read_mean(self, transform: Any) -> NDArray[np.float32]:
-        """Of the crop: the middle of the mean picture, or values per channel."""
+        """Of the crop: the middle of the mean image, or values per channel."""
         channels, crop = self._file.channels, self._crop
         if transform.mean_file:
             blob: Any = np.asarray(read_blob(transform.mean_file), np.float32)
@@ -155,7 +155,7 @@ class WindowSource:
         values = np.array(list(transform.mean_value) or [0.0], np.float32)
         if len(values) not in (1, channels):
             raise DataError(
-                f"{len(values)} mean_value for pictures of {channels} channels; give one, or one "
+                f"{len(values)} mean_value for images of {channels} channels; give one, or one "
                 "per channel"
             )
         return np.broadcast_to(values.reshape(-1, 1, 1), (channels, crop, crop))
@@ -163,7 +163,7 @@ class WindowSource:
     def fill(
         self, samples: range, data: NDArray[np.float32], label: NDArray[np.float32] | None = None
     ) -> None:
-        data[...] = 0  # what lies outside a picture stays at nothing, the mean included
+        data[...] = 0  # what lies outside a image stays at nothing, the mean included
         for i, sample in enumerate(samples):
             coin, choice = (int(word) for word in random.bits(self._key, 0, sample, 2))
             late = sample % self._batch >= self._batch - self._foregrounds
@@ -185,21 +185,21 @@ class WindowSource:
                 label[i] = found
 
     def _write(self, window: Window, turned: bool, out: NDArray[np.float32]) -> None:
-        image = self._picture(self._file.pictures[window.picture])
+        image = self._image(self._file.images[window.image])
         if len(image) != len(out):
             raise DataError(
-                f"{self._file.pictures[window.picture]}: has {len(image)} channels, the window "
+                f"{self._file.images[window.image]}: has {len(image)} channels, the window "
                 f"file says {len(out)}"
             )
         part, top, left = cut_window(
             image, window, self._crop, self._param.context_pad,
             self._param.crop_mode == "square", turned,
-            f"{self._param.source}, {self._file.pictures[window.picture]}",
+            f"{self._param.source}, {self._file.images[window.image]}",
         )  # fmt: skip
         place = (slice(None), slice(top, top + part.shape[1]), slice(left, left + part.shape[2]))
         out[place] = (part.astype(np.float32) - self._mean[place]) * self._scale
 
-    def _picture(self, path: str) -> NDArray[np.uint8]:
+    def _image(self, path: str) -> NDArray[np.uint8]:
         if self._cache is None:
             return read_image(path)
         return read_image(path, data=self._cache.get(path, lambda: read_bytes(path)))
@@ -214,10 +214,10 @@ def cut_window(
     turned: bool,
     where: str,
 ) -> tuple[NDArray[np.uint8], int, int]:
-    """The warped part of a picture, and at which row and column of the crop it belongs.
+    """The warped part of a image, and at which row and column of the crop it belongs.
 
     With a context pad or square mode the window is enlarged around its centre first; what then
-    lies outside the picture is cut off and left free in the crop.
+    lies outside the image is cut off and left free in the crop.
     """
     x1, y1, x2, y2 = window.x1, window.y1, window.x2, window.y2
     _, height, width = image.shape
@@ -241,7 +241,7 @@ def cut_window(
     if not (0 <= x1 <= x2 < width and 0 <= y1 <= y2 < height) or min(size) < 1:
         raise DataError(
             f"{where}: window {window.x1} {window.y1} {window.x2} {window.y2} lies outside the "
-            f"picture ({width} x {height})"
+            f"image ({width} x {height})"
         )
     part = resize(image[:, y1 : y2 + 1, x1 : x2 + 1], *size)
     return part[:, :, ::-1] if turned else part, top, left

@@ -54,8 +54,8 @@ class Layer:
     auto_tops: ClassVar[bool] = False  # missing tops are added without a name (losses)
     default_loss_weight: ClassVar[float] = 0.0
     # Types of in-place layers behind this one whose work its own ops can do, in that order.
-    absorbs: ClassVar[tuple[str, ...]] = ()
-    absorbs_backward: ClassVar[bool] = False
+    fuses: ClassVar[tuple[str, ...]] = ()
+    fuses_backward: ClassVar[bool] = False
 
     def __init__(self, param: Any, phase: int, backend: Backend, context: Context) -> None:
         self.param = param
@@ -72,7 +72,7 @@ class Layer:
         self.follower_params: list[Any] = []
         self.followers: list[Layer] = []
         self.leads = False  # does this pass do the followers' work?
-        self.fades: dict[int, float] = {}  # running averages with values waiting for `absorb`
+        self.fades: dict[int, float] = {}  # running averages with values waiting for `fold_average`
         # What a pass leaves for the next one, by leaf; snapshots take it along. None: nothing ever.
         self.memory: dict[int, list[Any]] | None = None
         self._planned: list[Layout] = []
@@ -96,7 +96,7 @@ class Layer:
     def separate(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         """After a pass that did the followers' work: redo this layer's own part of it alone.
 
-        Only for layers with `absorbs_backward`; what a pass does besides its tops stays done.
+        Only for layers with `fuses_backward`; what a pass does besides its tops stays done.
         """
         raise NotImplementedError
 
@@ -104,7 +104,7 @@ class Layer:
         """Let a new value into a running average: blob = fade * blob + new.
 
         Where leaves run side by side, the blob waits: new values travel with the gradients, in the
-        blob's own place, and `absorb` lets their mean in once the leaves have been summed.
+        blob's own place, and `fold_average` lets their mean in once the leaves have been summed.
         """
         alone = self.context.leaves == 1
         sums = self.blobs[index].data if alone else self.blobs[index].diff
@@ -113,7 +113,7 @@ class Layer:
         if not alone:
             self.fades[index] = fade * self.fades.get(index, 1.0)
 
-    def absorb(self, index: int, mean: Any) -> None:
+    def fold_average(self, index: int, mean: Any) -> None:
         """The mean over all leaves of what `remember` collected in one iteration."""
         average = self.blobs[index].data
         average *= self.fades.pop(index, 1.0)

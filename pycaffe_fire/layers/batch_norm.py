@@ -21,8 +21,8 @@ class BatchNorm(Neuron):
     of the weights to divide them by; they are no parameters to learn.
     """
 
-    absorbs = ("Scale", "ReLU")
-    absorbs_backward = True
+    fuses = ("Scale", "ReLU")
+    fuses_backward = True
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.batch_norm_param
@@ -75,14 +75,14 @@ class BatchNorm(Neuron):
         """The plan with or without the work of the layers behind it; made when first needed,
         because their weights come into being after this layer was reshaped."""
         if self.leads not in self._plans:
-            scale, shift = self._absorbed() if self.leads else (None, None)
+            scale, shift = self._fused() if self.leads else (None, None)
             self._plans[self.leads] = self.backend.batch_norm(
                 bottom[0], top[0], scale, shift, self.param.batch_norm_param.eps,
                 self._use_global, self.leads and self.fused_relu is not None,
             )  # fmt: skip
         return self._plans[self.leads]
 
-    def _absorbed(self) -> tuple[Blob | None, Blob | None]:
+    def _fused(self) -> tuple[Blob | None, Blob | None]:
         """The factors and offsets of a Scale layer among the followers."""
         if not self.followers or self.followers[0].type != "Scale":
             return None, None

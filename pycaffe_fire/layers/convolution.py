@@ -21,7 +21,7 @@ class Convolution(Layer):
     bottoms: ClassVar[Count] = (1, None)
     tops: ClassVar[Count] = (1, None)
     equal_counts = True
-    absorbs: ClassVar[tuple[str, ...]] = ("ReLU",)
+    fuses: ClassVar[tuple[str, ...]] = ("ReLU",)
     transposed = False
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

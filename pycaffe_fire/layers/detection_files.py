@@ -1,8 +1,8 @@
 """What DetectionOutput writes: the detections of a test set in the formats of VOC, COCO, ILSVRC.
 
-They are collected until `num_test_image` pictures are through and then written, each file at once;
+They are collected until `num_test_image` images are through and then written, each file at once;
 so a file is either that of a whole test or the one of before. Coordinates are pixels of the
-original pictures, whose names and sizes come from a list in the order of the test.
+original images, whose names and sizes come from a list in the order of the test.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NEEDED = ("output_directory", "output_format", "label_map_file", "name_size_file
 F = np.float32
 
 
-class Picture(NamedTuple):
+class NamedImage(NamedTuple):
     """One line of name_size_file."""
 
     name: str
@@ -37,7 +37,7 @@ class Picture(NamedTuple):
 class Detection(NamedTuple):
     """One line of a result: the box is x, y, width, height, to a hundredth of a pixel."""
 
-    picture: str
+    image: str
     label: int
     score: float
     box: tuple[float, float, float, float]
@@ -49,7 +49,7 @@ def missing(param: Any) -> list[str]:
 
 
 class DetectionFiles:
-    """Collects detections picture by picture and writes them after every whole test."""
+    """Collects detections image by image and writes them after every whole test."""
 
     def __init__(self, param: Any, classes: int, background: int) -> None:
         self._param = param
@@ -61,26 +61,26 @@ class DetectionFiles:
             _check_resize(param.resize_param)
         self._labels = [c for c in range(classes) if c != background]
         self._names = _read_labels(param.label_map_file, self._labels)
-        self._pictures = _read_pictures(param.name_size_file)
-        self._count = int(param.num_test_image) or len(self._pictures)
-        if self._count > len(self._pictures):
+        self._images = _read_images(param.name_size_file)
+        self._count = int(param.num_test_image) or len(self._images)
+        if self._count > len(self._images):
             raise DataError(
                 f"num_test_image is {self._count}, but {param.name_size_file} names only "
-                f"{len(self._pictures)} pictures"
+                f"{len(self._images)} images"
             )
         self._done = 0
         self._found: list[Detection] = []
 
     def add(self, rows: Iterable[Any]) -> None:
-        """The rows (label, confidence, xmin, ymin, xmax, ymax) of the next picture."""
-        picture = self._pictures[self._done]
+        """The rows (label, confidence, xmin, ymin, xmax, ymax) of the next image."""
+        image = self._images[self._done]
         for label, score, *box in rows:
-            pixels = _in_pixels(np.asarray(box, F), picture, self._param)
+            pixels = _in_pixels(np.asarray(box, F), image, self._param)
             xmin, ymin, xmax, ymax = pixels
             rounded = [_hundredth(v) for v in (xmin, ymin, F(xmax - xmin), F(ymax - ymin))]
             x, y, width, height = rounded
             self._found.append(
-                Detection(picture.name, int(label), float(score), (x, y, width, height))
+                Detection(image.name, int(label), float(score), (x, y, width, height))
             )
         self._done += 1
         if self._done == self._count:
@@ -104,12 +104,12 @@ class DetectionFiles:
         if self._param.output_format == "COCO":
             yield ".json", _json(self._found, self._names)
         elif self._param.output_format == "ILSVRC":
-            lines = (f"{d.picture} {d.label} {d.score:g} {_corners(d)}\n" for d in self._found)
+            lines = (f"{d.image} {d.label} {d.score:g} {_corners(d)}\n" for d in self._found)
             yield ".txt", "".join(lines)
         else:
             for label in self._labels:
                 lines = (
-                    f"{d.picture} {d.score:g} {_corners(d)}\n"
+                    f"{d.image} {d.score:g} {_corners(d)}\n"
                     for d in self._found
                     if d.label == label
                 )
@@ -129,7 +129,7 @@ def _json(found: Iterable[Detection], names: dict[int, str]) -> str:
     rows = (
         json.dumps(
             {
-                "image_id": number(d.picture),
+                "image_id": number(d.image),
                 "category_id": number(names[d.label]),
                 "bbox": [float(str(F(v))) for v in d.box],
                 "score": float(str(F(d.score))),
@@ -146,22 +146,22 @@ def _hundredth(value: Any) -> float:
     return float(F(copysign(floor(abs(scaled) + 0.5), scaled) / 100))
 
 
-def _in_pixels(box: Any, picture: Picture, param: Any) -> Any:
-    """A box in parts of the net's input as pixels of the original picture."""
-    sides = np.array([picture.width, picture.height] * 2, F)
+def _in_pixels(box: Any, image: NamedImage, param: Any) -> Any:
+    """A box in parts of the net's input as pixels of the original image."""
+    sides = np.array([image.width, image.height] * 2, F)
     resize = param.resize_param
     modes = schema.ResizeParameter
     if param.HasField("resize_param"):
         if resize.resize_mode == modes.FIT_LARGE_SIZE_AND_PAD:
-            box = _without_padding(box, picture, resize)
+            box = _without_padding(box, image, resize)
         elif resize.resize_mode == modes.FIT_SMALL_SIZE and resize.height_scale:
             return box * np.array([resize.width_scale, resize.height_scale] * 2, F)
     return np.clip(box, F(0), F(1)) * sides
 
 
-def _without_padding(box: Any, picture: Picture, resize: Any) -> Any:
-    """A box in parts of a padded picture in parts of the picture itself."""
-    aspect, height, width = F(picture.width) / F(picture.height), F(resize.height), F(resize.width)
+def _without_padding(box: Any, image: NamedImage, resize: Any) -> Any:
+    """A box in parts of a padded image in parts of the image itself."""
+    aspect, height, width = F(image.width) / F(image.height), F(resize.height), F(resize.width)
     inside = np.array([0, 0, 1, 1], F)
     if aspect > width / height:
         edge = (height - width / aspect) / F(2) / height
@@ -200,7 +200,7 @@ def _read_labels(path: str, wanted: Iterable[int]) -> dict[int, str]:
     return names
 
 
-def _read_pictures(path: str) -> list[Picture]:
+def _read_images(path: str) -> list[NamedImage]:
     """Names and sizes, in the order of the test."""
     try:
         with open(path, encoding="utf-8") as file:
@@ -208,14 +208,14 @@ def _read_pictures(path: str) -> list[Picture]:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"name_size_file {path} cannot be read: {reason}") from None
-    pictures = []
+    images = []
     for number, line in enumerate(lines, 1):
         words = line.split()
         if not words:
             continue
         if len(words) != 3 or not all(w.isdecimal() and int(w) for w in words[1:]):
             raise DataError(f'{path}:{number}: expected "name height width", got {line[:200]!r}')
-        pictures.append(Picture(words[0], int(words[1]), int(words[2])))
-    if not pictures:
-        raise DataError(f'{path}: names no pictures; write one "name height width" per line')
-    return pictures
+        images.append(NamedImage(words[0], int(words[1]), int(words[2])))
+    if not images:
+        raise DataError(f'{path}: names no images; write one "name height width" per line')
+    return images

@@ -25,7 +25,7 @@ class Eltwise(Layer):
     """top = product, sum of coeff * bottom, or maximum of the bottoms."""
 
     bottoms = (2, None)
-    absorbs = ("ReLU",)
+    fuses = ("ReLU",)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.eltwise_param

@@ -21,7 +21,7 @@ from ..data.order import (
     skip_offset,
     visits,
 )
-from ..data.source import PictureSource
+from ..data.source import ImageSource
 from ..data.transformer import Transformer
 from ..errors import DataError
 from .base import Count, Layer, is_train
@@ -73,8 +73,8 @@ class Feed(Layer):
                 f"batch_size or --leaves"
             )
         size = batch_size // ctx.leaves
-        if batch_size == 1 and isinstance(source, PictureSource):
-            source.varying = True  # every pass may have a picture of another size, as in Caffe
+        if batch_size == 1 and isinstance(source, ImageSource):
+            source.varying = True  # every pass may have a image of another size, as in Caffe
         self.records = len(source)
         shapes = list(source.shapes)[: len(top)]
         for blob, shape in zip(top, shapes, strict=True):
@@ -89,7 +89,7 @@ class Feed(Layer):
         """The net above knows the labels 0 to classes - 1 and ignores others: a record with any
         other is named, or skipped, before it gets there."""
         told = self.param.transform_param.num_labels  # whoever says so knows best
-        if isinstance(self._source, PictureSource) and not told:
+        if isinstance(self._source, ImageSource) and not told:
             self._source.expect(classes, ignored)
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

@@ -20,7 +20,7 @@ class Im2col(Convolution):
 
     bottoms = (1, 1)
     tops = (1, 1)
-    absorbs = ()
+    fuses = ()
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self._axis = self.axis(bottom[0], self.param.convolution_param.axis)

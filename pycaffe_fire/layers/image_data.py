@@ -1,4 +1,4 @@
-"""ImageData: picture files and labels named in a list."""
+"""ImageData: image files and labels named in a list."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .feed import DEPTH, Feed
 
 @register_layer("ImageData")
 class ImageData(Feed):
-    """Tops: transformed pictures (BGR, or grey), and the labels behind them in the list."""
+    """Tops: transformed images (BGR, or grey), and the labels behind them in the list."""
 
     tops = (1, 2)
 

@@ -13,7 +13,7 @@ from .base import Layer, register_layer
 class InnerProduct(Layer):
     """top = bottom weights^T + bias, with the bottom flattened from `axis` on."""
 
-    absorbs = ("ReLU",)
+    fuses = ("ReLU",)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.inner_product_param

@@ -1,4 +1,4 @@
-"""WindowData: regions of pictures as foreground and background samples (R-CNN)."""
+"""WindowData: regions of images as foreground and background samples (R-CNN)."""
 
 from __future__ import annotations
 

@@ -121,10 +121,10 @@ def _add_split(net: Any, layer: str, blob: str, index: int, count: int, loss_wei
             split.loss_weight.append(loss_weight if k == 0 else 0.0)
 
 
-def fusions(net: Any, absorbs: dict[str, tuple[str, ...]]) -> dict[int, tuple[int, ...]]:
+def fusions(net: Any, fuses: dict[str, tuple[str, ...]]) -> dict[int, tuple[int, ...]]:
     """Which layers can do the work of the in-place layers behind them: {leader: followers}.
 
-    `absorbs` says for each leading type which types it can absorb, in that order, each at most
+    `fuses` says for each leading type which types it can fuse, in that order, each at most
     once. After splits are inserted the first reader of a blob is its only one, so an in-place
     layer can join its producer wherever the two stand.
     """
@@ -133,21 +133,21 @@ def fusions(net: Any, absorbs: dict[str, tuple[str, ...]]) -> dict[int, tuple[in
     for i, layer in enumerate(net.layer):
         in_place = len(layer.bottom) == 1 and list(layer.bottom) == list(layer.top)
         leader = leader_of.get(layer.bottom[0]) if in_place else None
-        if leader is not None and _joins(net, layer, leader, groups, absorbs):
+        if leader is not None and _joins(net, layer, leader, groups, fuses):
             groups[leader] = (*groups.get(leader, ()), i)
             continue
         for name in layer.top:
             leader_of.pop(name, None)
-        if layer.type in absorbs and len(layer.top) == 1:
+        if layer.type in fuses and len(layer.top) == 1:
             leader_of[layer.top[0]] = i
     return groups
 
 
 def _joins(
     net: Any, layer: Any, leader: int, groups: dict[int, tuple[int, ...]],
-    absorbs: dict[str, tuple[str, ...]],
+    fuses: dict[str, tuple[str, ...]],
 ) -> bool:  # fmt: skip
-    order = absorbs[net.layer[leader].type]
+    order = fuses[net.layer[leader].type]
     behind = [net.layer[leader].type, *(net.layer[f].type for f in groups.get(leader, ()))][-1]
     still = order[order.index(behind) + 1 :] if behind in order else order
     if layer.type not in still:
@@ -155,5 +155,5 @@ def _joins(
     if layer.type == "ReLU":
         leaky = layer.relu_param.negative_slope
         return bool(leaky >= 0 if order == ("ReLU",) else leaky == 0)
-    scale = layer.scale_param  # one factor per channel is what a normalisation can absorb
+    scale = layer.scale_param  # one factor per channel is what a normalisation can fuse
     return bool(scale.axis == 1 and scale.num_axes == 1)

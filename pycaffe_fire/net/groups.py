@@ -24,13 +24,13 @@ def separate_cut(net: Wiring, first: int, last: int) -> None:
     for leader, group in net.groups.items():
         layer = net.layers[leader]
         inside = {last <= i <= first for i in (leader, *group)}
-        if layer.leads and layer.absorbs_backward and len(inside) > 1:
+        if layer.leads and layer.fuses_backward and len(inside) > 1:
             net.backend.activate()
             mark = net.backend.mark()
             layer.separate(net.bottoms[leader], net.tops[leader])
             for i in group:
                 net.layers[i].forward(net.bottoms[i], net.tops[i])
-            net.backend.settle(mark)
+            net.backend.write_back(mark)
 
 
 class Unfinished:
@@ -45,7 +45,7 @@ class Unfinished:
         self._candidates = {
             leader
             for leader in net.groups
-            if net.layers[leader].absorbs_backward
+            if net.layers[leader].fuses_backward
             and net.tops[leader][0] is not net.bottoms[leader][0]
         }
         self._waiting: set[int] = set()
@@ -76,7 +76,7 @@ class Unfinished:
             layer.param_propagate_down = [False] * len(learns)  # those gradients are there
             mark = net.backend.mark()
             layer.backward(net.tops[i], [True], net.bottoms[i])
-            net.backend.settle(mark)
+            net.backend.write_back(mark)
             layer.param_propagate_down = learns
 
 

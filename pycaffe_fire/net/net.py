@@ -102,7 +102,7 @@ class Net(Wiring):
                 layer.forward(bottom, top)
                 for blob, weight in self._losses[i]:
                     loss += weight * self.backend.total(blob.data)
-                self.backend.settle(mark)
+                self.backend.write_back(mark)
                 if self.debug_info:
                     debug.forward(self, i)
             for hook in self.hooks.after_forward:
@@ -121,7 +121,7 @@ class Net(Wiring):
         self._unfinished.begin(first)
         for i in range(first, end - 1, -1):
             leader = self.layers[self.leader_of[i]] if i in self.leader_of else None
-            done = leader is not None and leader.leads and leader.absorbs_backward
+            done = leader is not None and leader.leads and leader.fuses_backward
             for hook in self.hooks.before_backward:
                 hook(i)
             if self.need_backward[i] and not done:
@@ -129,7 +129,7 @@ class Net(Wiring):
                     tensor.clear()
                 mark = self.backend.mark()
                 self.layers[i].backward(self.tops[i], self.propagate_down[i], self.bottoms[i])
-                self.backend.settle(mark)
+                self.backend.write_back(mark)
                 self._unfinished.note(i)
                 if self.debug_info:
                     debug.backward(self, i)
@@ -160,14 +160,14 @@ class Net(Wiring):
         for layer in self.layers:
             layer.fades.clear()
 
-    def absorb(self, sums: Array, leaves: int) -> None:
+    def fold_averages(self, sums: Array, leaves: int) -> None:
         """Take running averages' new values out of flat summed gradients; see Layer.remember."""
         places = {id(p.blob): (p.start, p.start + p.blob.count) for p in self.parameters.items}
         for layer in self.layers:
             for index in list(layer.fades):
                 blob = layer.blobs[index]
                 start, stop = places[id(blob)]
-                layer.absorb(index, (sums[start:stop] / leaves).reshape(blob.shape))
+                layer.fold_average(index, (sums[start:stop] / leaves).reshape(blob.shape))
                 sums[start:stop] = 0
 
     def close(self) -> None:

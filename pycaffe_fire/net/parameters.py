@@ -73,7 +73,7 @@ class Parameters:
             self.gradients = self.zeros()
             for p in self.items:
                 p.blob.gradient.move(self.gradients[p.start : p.stop])
-        self.settle_gradients()
+        self.sync_gradients()
         return self.gradients
 
     def clear_gradients(self) -> None:
@@ -81,7 +81,7 @@ class Parameters:
         for p in self.items:
             p.blob.gradient.clear()
 
-    def settle_gradients(self, place: slice | None = None) -> None:
+    def sync_gradients(self, place: slice | None = None) -> None:
         """Make the flat gradients hold what the blobs mean (zeros where nothing was written).
 
         `place` limits it to the parameters that start or reach into that slice.
@@ -92,7 +92,7 @@ class Parameters:
             if not p.blob.gradient.fresh & NATIVE:
                 p.blob.gradient.sync()
 
-    def settle_weights(self) -> None:
+    def sync_weights(self) -> None:
         """Make the flat weights hold what the blobs mean (after Python code wrote to them)."""
         for p in self.items:
             if not p.blob.value.fresh & NATIVE:

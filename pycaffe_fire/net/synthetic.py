@@ -1,6 +1,6 @@
 """Trying a net without its data: every data layer becomes DummyData of the same shapes.
 
-Works on messages alone; pictures are noise in the range that the layer's transform would give,
+Works on messages alone; images are noise in the range that the layer's transform would give,
 labels are drawn from the classes the net tells apart.
 """
 

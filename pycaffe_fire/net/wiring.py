@@ -51,8 +51,8 @@ class Wiring:
         self._given: dict[str, set[str]] = {}  # multipliers that a user of the name has stated
         self._plain_names = self._find_plain_names()
         # debug_info shows what every single layer does, so there nothing is fused.
-        absorbing = {} if self.param.debug_info else self._absorbing_types()
-        self.groups = fusions(self.param, absorbing)
+        fusing = {} if self.param.debug_info else self._fusing_types()
+        self.groups = fusions(self.param, fusing)
         self.leader_of = {f: leader for leader, group in self.groups.items() for f in group}
         lent = {layer.name: layer.blobs for layer in lender.layers} if lender else {}
         for index in range(len(self.param.layer)):
@@ -69,13 +69,13 @@ class Wiring:
 
     # Layers.
 
-    def _absorbing_types(self) -> dict[str, tuple[str, ...]]:
-        """What the types in this net absorb; a type that is unknown fails later, with its place."""
+    def _fusing_types(self) -> dict[str, tuple[str, ...]]:
+        """What the types in this net fuse; a type that is unknown fails later, with its place."""
         found = {}
         for name in {layer.type for layer in self.param.layer}:
             with contextlib.suppress(NetError):
-                found[name] = LAYERS[name].absorbs
-        return {name: absorbed for name, absorbed in found.items() if absorbed}
+                found[name] = LAYERS[name].fuses
+        return {name: fused for name, fused in found.items() if fused}
 
     def _where(self, layer: str) -> str:
         """`file:line: ` of a layer, where the net came from a file."""
@@ -265,21 +265,21 @@ class Wiring:
 
         The memory behind them may be shared with other gradients, so every pass must say so.
         """
-        settled = {id(self.blobs[name]) for name in self.outputs}  # the caller sets those
+        seen_to = {id(self.blobs[name]) for name in self.outputs}  # the caller sets those
         found: list[list[Tensor]] = [[] for _ in self.layers]
         for i in reversed(range(len(self.layers))):
             for blob, weight in zip(self.tops[i], self.layers[i].loss_weights, strict=True):
-                if not weight and id(blob) not in settled:
+                if not weight and id(blob) not in seen_to:
                     found[i].append(blob.gradient)
             for blob, wanted in zip(self.bottoms[i], self.propagate_down[i], strict=True):
                 if wanted and self.need_backward[i]:
-                    settled.add(id(blob))
+                    seen_to.add(id(blob))
         return found
 
     def _dissolve_groups(self) -> None:
         """A leader that would do its followers' backward, but has none itself, leads nobody."""
         for leader, group in list(self.groups.items()):
-            idle = self.layers[leader].absorbs_backward and not self.need_backward[leader]
+            idle = self.layers[leader].fuses_backward and not self.need_backward[leader]
             if idle and any(self.need_backward[i] for i in group):
                 del self.groups[leader]
                 self.leader_of = {f: n for f, n in self.leader_of.items() if n != leader}

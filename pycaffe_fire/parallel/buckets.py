@@ -32,7 +32,7 @@ def make_buckets(net: Net) -> list[Bucket]:
     first_user: dict[int, int] = {}
     for i, layer in enumerate(net.layers):
         leader = net.leader_of.get(i, i)
-        writer = leader if net.layers[leader].absorbs_backward else i
+        writer = leader if net.layers[leader].fuses_backward else i
         for blob in layer.blobs:
             first_user.setdefault(id(blob.gradient), writer)
     buckets: list[Bucket] = []

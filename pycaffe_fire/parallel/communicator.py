@@ -81,7 +81,7 @@ class Communicator(ABC):
         """End all ranks of the job at once."""
         raise SystemExit(1)
 
-    def at(self, what: str, seconds: float | None = None) -> None:
+    def set_status(self, what: str, seconds: float | None = None) -> None:
         """Note what this rank is doing, and how long its last iteration took."""
         self.doing = what
 

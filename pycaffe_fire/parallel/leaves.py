@@ -81,7 +81,7 @@ class Leaves:
 
     def run(self, iteration: int, collect: bool = False) -> tuple[float, list[Output]]:
         """One iteration's gradients, summed over passes and leaves; returns loss and outputs."""
-        self.net.parameters.settle_weights()  # before threads share them
+        self.net.parameters.sync_weights()  # before threads share them
         self._held = [[] for _ in self.nets]
         if self.exchange is not None:
             self.exchange.begin()
@@ -92,7 +92,7 @@ class Leaves:
 
     def evaluate(self, iteration: int) -> float:
         """The loss of an iteration's first batch over all leaves, without gradients."""
-        self.net.parameters.settle_weights()
+        self.net.parameters.sync_weights()
         return self._mean(self._side_by_side(lambda net: self._forward_net(net, iteration)))
 
     def _side_by_side(self, work: Callable[[int], list[T]]) -> list[T]:
@@ -124,7 +124,7 @@ class Leaves:
                 self._held[index] = [*sums.nodes, node]
             results.append(self._run_leaf(index, iteration, collect, last))
             if not last:
-                net.parameters.settle_gradients()
+                net.parameters.sync_gradients()
                 sums.add(node)
         return results
 
@@ -145,7 +145,7 @@ class Leaves:
     def _report(self, index: int, layer: int) -> None:
         assert self.exchange is not None
         for bucket in self.exchange.report(index, layer):
-            self.nets[index].parameters.settle_gradients(bucket.place)
+            self.nets[index].parameters.sync_gradients(bucket.place)
             self.exchange.submit(bucket)
 
     def _sum_bucket(self, bucket: Bucket) -> None:
@@ -157,14 +157,14 @@ class Leaves:
 
     def _finish_sum(self) -> None:
         if self.exchange is None:
-            self.net.parameters.settle_gradients()
+            self.net.parameters.sync_gradients()
             self.gradients = self.net.parameters.gradients
             return
         self.exchange.finish()
         # Every merge goes to the left, so the root lies in the buffer of the first node.
         buffers = [node.sum for nodes in self._held for node in nodes]
         self.gradients, self._spare = buffers[0], [*self._spare, *buffers[1:]]
-        self.net.absorb(self.gradients, self.count)
+        self.net.fold_averages(self.gradients, self.count)
 
     def finish(self) -> None:
         """The gradients have been used; their buffer may serve again."""

@@ -1,4 +1,4 @@
-"""pycaffe's Classifier: pictures in, class probabilities out."""
+"""pycaffe's Classifier: images in, class probabilities out."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .net import Net
 
 
 class Classifier(Net):
-    """A net for pictures. Those are resized to `image_dims` and cropped to the net's input size.
+    """A net for images. Those are resized to `image_dims` and cropped to the net's input size.
 
-    mean         subtracted in the net's channel order: a number per channel, or a picture
+    mean         subtracted in the net's channel order: a number per channel, or a image
     input_scale  factor after the mean was subtracted
     raw_scale    factor before that, 255 for nets that learned from bytes
     channel_swap order of channels, (2, 1, 0) for nets that learned from BGR
@@ -38,7 +38,7 @@ class Classifier(Net):
         channel_swap: Sequence[int] | None = None,
     ) -> None:
         super().__init__(os.fspath(model_file), schema.TEST, weights=os.fspath(pretrained_file))
-        self.transformer = picture_transformer(self, mean, input_scale, raw_scale, channel_swap)
+        self.transformer = image_transformer(self, mean, input_scale, raw_scale, channel_swap)
         self.crop_dims = np.array(self.blobs[self.inputs[0]].shape[2:])
         wanted = self.crop_dims if image_dims is None or not len(image_dims) else image_dims
         self.image_dims = np.array(wanted)
@@ -49,12 +49,12 @@ class Classifier(Net):
             )
 
     def predict(self, inputs: Sequence[Any], oversample: bool = True) -> NDArray[np.float32]:
-        """Probabilities (pictures, classes) of pictures as `io.load_image` gives them.
+        """Probabilities (images, classes) of images as `io.load_image` gives them.
 
         With `oversample` they are means over ten crops: corners, centre, and mirrors of these.
         """
         if not len(inputs):
-            raise DataError("no pictures to classify")
+            raise DataError("no images to classify")
         resized = [resize_image(image, tuple(self.image_dims)) for image in inputs]
         crops: Sequence[Any] = self._centres(resized)
         if oversample:
@@ -75,14 +75,14 @@ class Classifier(Net):
 _ten_crops = oversample  # the name is an argument of `predict`, as in pycaffe
 
 
-def picture_transformer(
+def image_transformer(
     net: Net,
     mean: Any,
     input_scale: float | None,
     raw_scale: float | None,
     channel_swap: Sequence[int] | None,
 ) -> Transformer:
-    """A Transformer for a net's first input, which must be for pictures."""
+    """A Transformer for a net's first input, which must be for images."""
     if not net.inputs or len(net.blobs[net.inputs[0]].shape) != 4:
         shapes = {name: list(net.blobs[name].shape) for name in net.inputs}
         raise DataError(
@@ -104,15 +104,15 @@ def picture_transformer(
     return made
 
 
-def read_pictures(path: str, ending: str) -> list[NDArray[Any]]:
-    """The pictures of a file, of a folder (those whose names end so), or of a .npy array."""
+def read_images(path: str, ending: str) -> list[NDArray[Any]]:
+    """The images of a file, of a folder (those whose names end so), or of a .npy array."""
     if path.endswith(".npy"):
-        pictures = read_array(path)
-        if pictures.ndim != 4:
+        images = read_array(path)
+        if images.ndim != 4:
             raise DataError(
-                f"{path}: must hold pictures x height x width x channels, got {pictures.shape}"
+                f"{path}: must hold images x height x width x channels, got {images.shape}"
             )
-        return list(pictures)
+        return list(images)
     if not os.path.isdir(path):
         return [load_image(path)]
     names = sorted(glob(os.path.join(glob_escape(path), f"*.{ending}")))

@@ -1,4 +1,4 @@
-"""pycaffe's Detector: R-CNN style, it classifies windows of pictures."""
+"""pycaffe's Detector: R-CNN style, it classifies windows of images."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .. import schema
 from ..errors import DataError
-from .classifier import picture_transformer
+from .classifier import image_transformer
 from .io import load_image, resize_image
 from .net import Net
 
@@ -40,13 +40,13 @@ class Detector(Net):
         context_pad: int | None = None,
     ) -> None:
         super().__init__(os.fspath(model_file), schema.TEST, weights=os.fspath(pretrained_file))
-        self.transformer = picture_transformer(self, mean, input_scale, raw_scale, channel_swap)
+        self.transformer = image_transformer(self, mean, input_scale, raw_scale, channel_swap)
         self.configure_crop(context_pad)
 
     def detect_windows(
         self, images_windows: Iterable[tuple[str | os.PathLike[str], Sequence[Window]]]
     ) -> list[dict[str, Any]]:
-        """Predictions of windows, given as pairs of a picture's file and its windows.
+        """Predictions of windows, given as pairs of a image's file and its windows.
 
         A list of {"window": ..., "prediction": ..., "filename": ...}, in the order of windows.
         """
@@ -83,7 +83,7 @@ class Detector(Net):
         return self.detect_windows(zip(names, windows, strict=True))
 
     def configure_crop(self, context_pad: int | None) -> None:
-        """How `crop` works: with how much context, which is the mean where a picture ends."""
+        """How `crop` works: with how much context, which is the mean where a image ends."""
         name = self.inputs[0]
         back = np.argsort(self.transformer.transpose[name])
         self.crop_dims = np.array(self.blobs[name].shape[1:])[back]
@@ -98,21 +98,21 @@ class Detector(Net):
                 f"{2 * self.context_pad} pixels, got {self.crop_dims[0]} x {size}"
             )
         mean = self.transformer.mean.get(name)
-        if mean is not None:  # as the picture was before preprocess
+        if mean is not None:  # as the image was before preprocess
             mean = mean.transpose(back)
             swap = self.transformer.channel_swap.get(name)
             mean = mean if swap is None else mean[:, :, np.argsort(swap)]
             self.crop_mean = mean / self.transformer.raw_scale.get(name, 1.0)
 
-    def crop(self, im: Any, window: Window, where: str = "the picture") -> NDArray[Any]:
-        """A window of a picture, with its context if there is to be any."""
+    def crop(self, im: Any, window: Window, where: str = "the image") -> NDArray[Any]:
+        """A window of a image, with its context if there is to be any."""
         image, box = np.asarray(im), np.array(window, dtype=float)
         height, width = image.shape[:2]
         whole = np.clip(np.asarray(window, dtype=int), 0, None) if len(box) == 4 else np.zeros(4)
         if not (whole[0] < min(whole[2], height) and whole[1] < min(whole[3], width)):
             raise DataError(
                 f"{where}: window {list(window)} (ymin, xmin, ymax, xmax) shows nothing of a "
-                f"picture of {height} x {width}"
+                f"image of {height} x {width}"
             )
         if self.context_pad:
             return self._crop_with_context(image, box)

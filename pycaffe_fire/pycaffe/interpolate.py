@@ -1,8 +1,8 @@
-"""Resizing pictures of floats as pycaffe does, without the scikit-image and SciPy it calls.
+"""Resizing images of floats as pycaffe does, without the scikit-image and SciPy it calls.
 
 1 or 3 channels   skimage.transform.resize(order=0 or 1, mode="constant"), as it was in Caffe's
                   days: pixel centres are mapped, nothing is smoothed before shrinking, and
-                  beyond the border lies the picture's smallest value
+                  beyond the border lies the image's smallest value
 other counts      scipy.ndimage.zoom: the outermost pixels stay where they are
 """
 
@@ -20,12 +20,12 @@ NEAREST, LINEAR = 0, 1
 
 
 def resize_image(im: Any, new_dims: Sequence[int], interp_order: int = LINEAR) -> NDArray[Any]:
-    """The picture (height, width, channels) at `new_dims` (height, width), in float32."""
+    """The image (height, width, channels) at `new_dims` (height, width), in float32."""
     image = np.asarray(im)
     height, width = (int(n) for n in new_dims)
     if image.ndim != 3 or not image.size or height < 1 or width < 1:
         raise DataError(
-            f"cannot resize shape {image.shape} to {height} x {width}: pictures are height x width "
+            f"cannot resize shape {image.shape} to {height} x {width}: images are height x width "
             f"x channels, and none of these may be 0"
         )
     if interp_order not in (NEAREST, LINEAR):

@@ -1,4 +1,4 @@
-"""pycaffe's io: pictures to a net's inputs and back, and arrays to Caffe's messages and back."""
+"""pycaffe's io: images to a net's inputs and back, and arrays to Caffe's messages and back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..errors import DataError
 from .interpolate import resize_image
 
 __all__ = [
-    "PictureError",
+    "ImageError",
     "Transformer",
     "array_to_blobproto",
     "array_to_datum",
@@ -35,8 +35,8 @@ _GREY_MODES = ("1", "L", "LA", "La")
 _LUMINANCE = np.array([0.2125, 0.7154, 0.0721])  # scikit-image's shares of red, green and blue
 
 
-class PictureError(DataError, OSError):
-    """A picture file cannot be read; an OSError too, which is what scripts catch."""
+class ImageError(DataError, OSError):
+    """A image file cannot be read; an OSError too, which is what scripts catch."""
 
 
 class InputError(DataError, ValueError):
@@ -103,11 +103,11 @@ def array_to_datum(arr: Any, label: int | None = None) -> Any:
 def datum_to_array(datum: Any) -> NDArray[Any]:
     """A Datum's (channels, height, width) array; the label is not part of it.
 
-    An encoded picture is decoded, in Caffe's BGR order (pycaffe fails on those).
+    An encoded image is decoded, in Caffe's BGR order (pycaffe fails on those).
     """
     if datum.encoded:
-        picture: NDArray[np.uint8] = decode_image(datum.data, "the Datum").copy()
-        return picture
+        image: NDArray[np.uint8] = decode_image(datum.data, "the Datum").copy()
+        return image
     shape = (datum.channels, datum.height, datum.width)
     values: NDArray[Any] = np.array(datum.float_data, dtype=float)
     if len(datum.data):
@@ -117,13 +117,13 @@ def datum_to_array(datum: Any) -> NDArray[Any]:
     return values.reshape(shape)
 
 
-# Pictures.
+# Images.
 
 
 def load_image(filename: str | os.PathLike[str], color: bool = True) -> Floats:
-    """A picture as float32 in 0..1: (height, width, 3) in RGB, or (height, width, 1) if not color.
+    """A image as float32 in 0..1: (height, width, 3) in RGB, or (height, width, 1) if not color.
 
-    Alpha is dropped; pictures are taken as they lie in the file, whatever its EXIF entry says.
+    Alpha is dropped; images are taken as they lie in the file, whatever its EXIF entry says.
     """
     name = os.fspath(filename)
     try:
@@ -131,7 +131,7 @@ def load_image(filename: str | os.PathLike[str], color: bool = True) -> Floats:
             pixels = _unit_pixels(image)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise PictureError(f"{name}: the picture cannot be read: {reason}") from None
+        raise ImageError(f"{name}: the image cannot be read: {reason}") from None
     if color:
         return np.tile(pixels, (1, 1, 3)) if pixels.shape[2] == 1 else pixels
     grey = pixels if pixels.shape[2] == 1 else (pixels @ _LUMINANCE)[:, :, np.newaxis]
@@ -140,19 +140,19 @@ def load_image(filename: str | os.PathLike[str], color: bool = True) -> Floats:
 
 def _unit_pixels(image: Image.Image) -> Floats:
     """(height, width, 1 or 3) in 0..1."""
-    if image.mode.startswith("I"):  # 16 bits, the only deep pictures there are in practice
+    if image.mode.startswith("I"):  # 16 bits, the only deep images there are in practice
         return (np.asarray(image) / 65535.0).astype(np.float32)[:, :, np.newaxis]
     pixels = np.asarray(image.convert("L" if image.mode in _GREY_MODES else "RGB"))
     return (pixels.reshape(*pixels.shape[:2], -1) / 255.0).astype(np.float32)
 
 
 def oversample(images: Sequence[Any], crop_dims: Sequence[int]) -> Floats:
-    """Ten crops of every (height, width, channels) picture: corners, centre, and their mirrors."""
+    """Ten crops of every (height, width, channels) image: corners, centre, and their mirrors."""
     first = np.asarray(images[0])
     height, width = (int(n) for n in crop_dims)
     down, right = first.shape[0] - height, first.shape[1] - width
     if down < 0 or right < 0:
-        raise InputError(f"crops of {height} x {width} do not fit pictures of {first.shape}")
+        raise InputError(f"crops of {height} x {width} do not fit images of {first.shape}")
     corners = [(y, x) for y in (0, down) for x in (0, right)]
     places = [*corners, (down // 2, right // 2)]
     crops = np.empty((len(images), 10, height, width, first.shape[2]), np.float32)
@@ -164,7 +164,7 @@ def oversample(images: Sequence[Any], crop_dims: Sequence[int]) -> Floats:
 
 
 class Transformer:
-    """Turns pictures as load_image gives them into what a net's inputs expect, and back.
+    """Turns images as load_image gives them into what a net's inputs expect, and back.
 
     `preprocess` resizes, transposes, swaps channels, scales by raw_scale, subtracts the mean and
     scales by input_scale, in this order; steps nobody set are left out.
@@ -184,7 +184,7 @@ class Transformer:
         return self.inputs[in_]
 
     def preprocess(self, in_: str, data: Any) -> Floats:
-        """The picture (height, width, channels) as the net's input wants it."""
+        """The image (height, width, channels) as the net's input wants it."""
         size = self._shape(in_)[2:]
         values = np.asarray(data, np.float32)
         if values.shape[:2] != size:
@@ -202,7 +202,7 @@ class Transformer:
         return values
 
     def deprocess(self, in_: str, data: Any) -> NDArray[Any]:
-        """The picture behind an input of the net: `preprocess` backwards, except for its size."""
+        """The image behind an input of the net: `preprocess` backwards, except for its size."""
         self._shape(in_)
         values = np.array(data).squeeze()
         if in_ in self.input_scale:
@@ -218,7 +218,7 @@ class Transformer:
         return values
 
     def set_transpose(self, in_: str, order: Sequence[int]) -> None:
-        """The order of a picture's axes in the net: (2, 0, 1) puts channels first."""
+        """The order of a image's axes in the net: (2, 0, 1) puts channels first."""
         axes = len(self._shape(in_)) - 1
         if sorted(order) != list(range(axes)):
             raise InputError(f'input "{in_}" needs an order of its {axes} axes, got {order}')
@@ -237,7 +237,7 @@ class Transformer:
         self.raw_scale[in_] = scale
 
     def set_mean(self, in_: str, mean: Any) -> None:
-        """A number for every channel, or a picture, which is resized to the input if need be."""
+        """A number for every channel, or a image, which is resized to the input if need be."""
         shape, mean = self._shape(in_), np.asarray(mean)
         if mean.ndim == 1:
             if mean.shape[0] != shape[1]:

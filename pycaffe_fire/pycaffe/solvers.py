@@ -108,7 +108,7 @@ class PycaffeSolver(Solver):
         for _, on_gradients_ready in self._callbacks:
             on_gradients_ready()
         self.net.before_run()
-        parameters.settle_gradients()
+        parameters.sync_gradients()
         if leaves.count > 1:
             total *= leaves.count
 

@@ -15,7 +15,7 @@ COORDINATES = ("ymin", "xmin", "ymax", "xmax")
 
 
 def read_names(path: str) -> list[str]:
-    """Names of pictures: the lines of a .txt, or the column "filename" of a .csv, each once."""
+    """Names of images: the lines of a .txt, or the column "filename" of a .csv, each once."""
     if path.endswith(".csv"):
         return list(dict(read_windows(path)))
     lines = [line.strip() for line in _read(path)]
@@ -23,7 +23,7 @@ def read_names(path: str) -> list[str]:
 
 
 def read_windows(path: str) -> list[tuple[str, list[Any]]]:
-    """A .csv with columns filename, ymin, xmin, ymax, xmax: every picture with its windows."""
+    """A .csv with columns filename, ymin, xmin, ymax, xmax: every image with its windows."""
     table = csv.DictReader(_read(path), skipinitialspace=True)
     missing = [n for n in ("filename", *COORDINATES) if n not in (table.fieldnames or ())]
     if missing:

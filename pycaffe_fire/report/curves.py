@@ -1,4 +1,4 @@
-"""Curves of one or several runs: which lines go into which panel, and drawing them as a picture."""
+"""Curves of one or several runs: which lines go into which panel, and drawing them as a plot."""
 
 from __future__ import annotations
 
@@ -84,18 +84,18 @@ def _line(label: str, colour: str, points: Sequence[Point], by: str, window: int
     return Line(label, colour, list(zip(x, means, strict=True)), raw)
 
 
-def check_picture(path: str) -> None:
+def check_plot_name(path: str) -> None:
     """Raise what would go wrong with `draw`, before anything is read for it."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise FireError(
-            "pictures need matplotlib: pip install pycaffe_fire[plot]; --html does without"
+            "plots need matplotlib: pip install pycaffe_fire[plot]; --html does without"
         ) from None
     known = sorted(Figure().canvas.get_supported_filetypes())
     if _ending(path) not in known:
         raise FireError(
-            f"{path}: the picture's name must end in .png or another of: {', '.join(known)}"
+            f"{path}: the plot's name must end in .png or another of: {', '.join(known)}"
         )
 
 
@@ -104,7 +104,7 @@ def _ending(path: str) -> str:
 
 
 def draw(path: str, drawn: Sequence[Panel], by: str) -> None:
-    """All panels side by side as a picture of the kind that the file's name says."""
+    """All panels side by side as a plot of the kind that the file's name says."""
     from matplotlib.figure import Figure
 
     columns = min(2, len(drawn))

@@ -21,7 +21,7 @@ from ..net import Net
 from ..net.parameters import ALIGNMENT
 from ..parallel.leaves import Leaves
 
-POLICIES = ("stop", "skip", "rollback")
+NAN_POLICIES = ("stop", "skip", "rollback")
 MOST_SKIPS = 10  # in a row
 MOST_ROLLBACKS = 3  # to one snapshot
 LOWER = 0.5  # of the rate, with every rollback
@@ -30,11 +30,11 @@ ADVICE = "lower base_lr, set clip_gradients, or look for bad values in the data"
 
 
 class Health:
-    """Watches the iterations of one solver under one of the POLICIES."""
+    """Watches the iterations of one solver under one of the NAN_POLICIES."""
 
     def __init__(self, leaves: Leaves, policy: str) -> None:
-        if policy not in POLICIES:
-            raise SolverError(f'on_nan must be one of {", ".join(POLICIES)}, got "{policy}"')
+        if policy not in NAN_POLICIES:
+            raise SolverError(f'on_nan must be one of {", ".join(NAN_POLICIES)}, got "{policy}"')
         self.policy = policy
         self.rate = 1.0  # a factor on all learning rates, lowered by rollbacks
         self._leaves = leaves
@@ -66,7 +66,7 @@ class Health:
 
     def weights_sound(self) -> bool:
         parameters = self._leaves.net.parameters
-        parameters.settle_weights()
+        parameters.sync_weights()
         return isfinite(self._leaves.backend.sum_of_squares(parameters.weights))
 
     def skip(self, what: str) -> str:
@@ -144,7 +144,7 @@ class _Averages:
 
     def keep(self) -> None:
         if self._kept:
-            self._parameters.settle_weights()
+            self._parameters.sync_weights()
         for place, copy in self._kept:
             copy[...] = self._parameters.weights[place]
 

@@ -17,16 +17,16 @@ Policy = Callable[[Any, int], float]
 
 FLAT = 700.0  # exp of more overflows; a rate divided by exp of this is zero in float32
 
-POLICIES: Registry[Policy] = Registry("lr_policy", SolverError)
+RATE_POLICIES: Registry[Policy] = Registry("lr_policy", SolverError)
 
 
-@POLICIES.register("fixed")
+@RATE_POLICIES.register("fixed")
 def fixed(param: Any, iteration: int) -> float:
     """base_lr"""
     return float(param.base_lr)
 
 
-@POLICIES.register("step")
+@RATE_POLICIES.register("step")
 def step(param: Any, iteration: int) -> float:
     """base_lr * gamma ^ floor(iter / stepsize)"""
     if param.stepsize < 1:
@@ -34,19 +34,19 @@ def step(param: Any, iteration: int) -> float:
     return float(param.base_lr * param.gamma ** (iteration // param.stepsize))
 
 
-@POLICIES.register("exp")
+@RATE_POLICIES.register("exp")
 def exponential(param: Any, iteration: int) -> float:
     """base_lr * gamma ^ iter"""
     return float(param.base_lr * param.gamma**iteration)
 
 
-@POLICIES.register("inv")
+@RATE_POLICIES.register("inv")
 def inv(param: Any, iteration: int) -> float:
     """base_lr * (1 + gamma * iter) ^ -power"""
     return float(param.base_lr * (1 + param.gamma * iteration) ** -param.power)
 
 
-@POLICIES.register("multistep")
+@RATE_POLICIES.register("multistep")
 def multistep(param: Any, iteration: int) -> float:
     """base_lr * gamma ^ (number of stepvalues passed)"""
     return float(param.base_lr * param.gamma ** passed_steps(param, iteration))
@@ -71,7 +71,7 @@ def tell_step(param: Any, iteration: int) -> None:
         log.info("MultiStep Status: Iteration %d, step = %d", iteration, steps)
 
 
-@POLICIES.register("poly")
+@RATE_POLICIES.register("poly")
 def poly(param: Any, iteration: int) -> float:
     """min_lr + (base_lr - min_lr) * (1 - iter / max_iter) ^ power"""
     if param.max_iter < 1:
@@ -80,14 +80,14 @@ def poly(param: Any, iteration: int) -> float:
     return float(param.min_lr + (param.base_lr - param.min_lr) * share)
 
 
-@POLICIES.register("sigmoid")
+@RATE_POLICIES.register("sigmoid")
 def sigmoid(param: Any, iteration: int) -> float:
     """base_lr / (1 + exp(-gamma * (iter - stepsize)))"""
     exponent = -param.gamma * (iteration - param.stepsize)
     return float(param.base_lr / (1 + exp(min(exponent, FLAT))))
 
 
-@POLICIES.register("cosine")
+@RATE_POLICIES.register("cosine")
 def cosine(param: Any, iteration: int) -> float:
     """min_lr + (base_lr - min_lr) * (1 + cos(pi * iter / max_iter)) / 2"""
     if param.max_iter < 1:
@@ -96,7 +96,7 @@ def cosine(param: Any, iteration: int) -> float:
     return float(param.min_lr + (param.base_lr - param.min_lr) * share)
 
 
-@POLICIES.register("plateau")
+@RATE_POLICIES.register("plateau")
 def plateau(param: Any, iteration: int) -> float:
     """base_lr * gamma ^ (plateaus seen so far); see Plateau, which counts them"""
     if not param.plateau_winsize or min(param.plateau_winsize) < 1:
@@ -111,12 +111,12 @@ def learning_rate(param: Any, iteration: int, plateaus: int = 0) -> float:
     start + (base_lr - start) * iter / interval, where start is rampup_lr or warmup_start_lr.
     """
     if not param.lr_policy:
-        raise SolverError(f"the solver needs an lr_policy; known: {', '.join(POLICIES)}")
+        raise SolverError(f"the solver needs an lr_policy; known: {', '.join(RATE_POLICIES)}")
     if not 0 <= param.min_lr <= max(param.base_lr, 0.0):
         raise SolverError(
             f"min_lr must lie between 0 and base_lr ({param.base_lr:g}), got {param.min_lr:g}"
         )
-    rate = POLICIES[param.lr_policy](param, iteration) * float(param.gamma) ** plateaus
+    rate = RATE_POLICIES[param.lr_policy](param, iteration) * float(param.gamma) ** plateaus
     interval, start = warm_up(param)
     if iteration < interval:
         rate = float(start + (param.base_lr - start) * iteration / interval)

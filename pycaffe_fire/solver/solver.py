@@ -265,7 +265,7 @@ class Solver:
         display = bool(self.param.display) and self.iter % self.param.display == 0
         for net in self.leaves.nets:  # as in Caffe, only where the iteration is displayed
             net.debug_info = display and self.param.debug_info and net is self.net
-        self.communicator.at(f"iteration {self.iter}")
+        self.communicator.set_status(f"iteration {self.iter}")
         self.health.begin()
         replay = self._replay if self._replay is not None and self._replay.takes(display) else None
         loss, outputs = (replay.iterate(), []) if replay else self.compute_gradients(display)
@@ -281,7 +281,7 @@ class Solver:
             return False
         ended = time.perf_counter()
         self._stopwatch.iteration(computed - began, ended - computed)
-        self.communicator.at(f"iteration {self.iter} done", ended - began)
+        self.communicator.set_status(f"iteration {self.iter} done", ended - began)
         rate = self.lr
         self.iter += 1
         self.tell(Trained(self.iter - 1, loss, rate, ended - began, display, outputs))
@@ -343,7 +343,7 @@ class Solver:
         """
         p = self.param
         parameters, gradients = self.net.parameters, self.leaves.gradients
-        parameters.settle_weights()
+        parameters.sync_weights()
         scale = 1.0 / self.leaves.count
         if p.clip_gradients >= 0:
             if squares is None:
@@ -412,7 +412,7 @@ class Solver:
                 log.info("Test interrupted.")
                 return []
             self.tell(Testing(self.iter, index, done, passes))
-            self.communicator.at(f"iteration {self.iter}, pass {done} of test net {index}")
+            self.communicator.set_status(f"iteration {self.iter}, pass {done} of test net {index}")
             net.context.step = first + done
             found.append((done, [float(net.run_forward()), *output_values(net)]))
         net.context.step = first + passes

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from op_cases import CONVS, POOLS, RNG, Array, Conv, Pool, blob, distinct, window
 
 from pycaffe_fire.backend.base import Backend, Draw
 from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.errors import BackendError
+from tests.backend.op_cases import CONVS, POOLS, RNG, Array, Conv, Pool, blob, distinct, window
 
 # Channel counts around the blocks of 8 and 16 that vector kernels like, and beyond them.
 CONVS = {

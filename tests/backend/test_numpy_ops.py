@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from op_cases import CONVS, POOLS, RNG, Array, Conv, Pool, blob, distinct, window
 
 from pycaffe_fire.backend import random
 from pycaffe_fire.backend.base import Draw, Window
 from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.errors import BackendError
+from tests.backend.op_cases import CONVS, POOLS, RNG, Array, Conv, Pool, blob, distinct, window
 
 
 @pytest.fixture

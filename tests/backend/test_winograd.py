@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from op_cases import Array, Conv, blob, window
 
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
@@ -16,6 +15,7 @@ from pycaffe_fire.backend.kernels import winograd as kernels
 from pycaffe_fire.backend.kernels.winograd import PRODUCTS, TILES, matrices
 from pycaffe_fire.backend.onednn import winograd as plans
 from pycaffe_fire.backend.tensor import aligned
+from tests.backend.op_cases import Array, Conv, blob, window
 
 pytest.importorskip("numba")
 onednn = pytest.importorskip("pycaffe_fire.backend.onednn")

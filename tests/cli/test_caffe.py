@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from runs import GOLDEN, make_run, write_solver
 
 from pycaffe_fire import Net, schema
 from pycaffe_fire.backend import cpu_backend
 from pycaffe_fire.cli import caffe, fire_train, train_flags
 from pycaffe_fire.net.timing import time_net
+from tests.cli.runs import GOLDEN, make_run, write_solver
 
 PREFIX = re.compile(r"[IWEF]\d{8} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.]+:\d+\] ")
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]\d+)?")

@@ -79,7 +79,7 @@ def test_leveldb_with_caffes_records(golden):
     assert not [p for p in golden.iterdir() if p.name.startswith(".")]
 
 
-def test_encoded_pictures_decode_to_what_caffe_stored(golden):
+def test_encoded_images_decode_to_what_caffe_stored(golden):
     flags = ["--resize_height=32", "--resize_width=32", "--encoded=true", "--encode_type=png"]
     assert convert_imageset.main([*flags, "./", "list.txt", "mine"]) == 0
     mine, caffes = records("mine"), records("encoded_lmdb")
@@ -102,7 +102,7 @@ def test_encoded_files_stay_as_they_are(golden):
     assert all(d.data[:2] == b"\xff\xd8" for d in datums)
 
 
-def test_shuffling_keeps_every_picture(golden):
+def test_shuffling_keeps_every_image(golden):
     assert convert_imageset.main(["--shuffle", "--nocheck_size", "./", "list.txt", "mine"]) == 0
     names = [key.decode()[9:] for key in records("mine")]
     listed = [line.split()[0] for line in Path("list.txt").read_text().splitlines()]
@@ -110,13 +110,13 @@ def test_shuffling_keeps_every_picture(golden):
     assert [key[:9] for key in records("mine")] == [b"%08d_" % i for i in range(12)]
 
 
-def test_pictures_that_cannot_be_read(golden, capsys, caplog):
+def test_images_that_cannot_be_read(golden, capsys, caplog):
     Path("images/01.jpg").write_bytes(Path("images/01.jpg").read_bytes()[:300])
     text = complaint(capsys, convert_imageset, "./", "list.txt", "mine")
-    assert "./images/01.jpg: the picture cannot be decoded" in text and "--policy=skip" in text
+    assert "./images/01.jpg: the image cannot be decoded" in text and "--policy=skip" in text
     assert not Path("mine").exists()
     assert convert_imageset.main(["--policy=skip", "./", "list.txt", "mine"]) == 0
-    assert "11 pictures, 1 skipped" in capsys.readouterr().out
+    assert "11 images, 1 skipped" in capsys.readouterr().out
     assert "images/01.jpg" in caplog.text
     assert [key[:8] for key in records("mine")][:2] == [b"00000000", b"00000002"]
 
@@ -130,7 +130,7 @@ def test_convert_imageset_errors(golden, capsys):
     assert 'at least 0, got "-3"' in says("--resize_height=-3", "./", "list.txt", "mine")
     assert "invalid choice: 'sql'" in says("--backend=sql", "./", "list.txt", "mine")
     assert 'needs true or false, got "maybe"' in says("--gray=maybe", "./", "list.txt", "mine")
-    assert "no.txt: the list of pictures cannot be read" in says("./", "no.txt", "mine")
+    assert "no.txt: the list of images cannot be read" in says("./", "no.txt", "mine")
     assert "raw_lmdb: exists already" in says("./", "list.txt", "raw_lmdb")
     assert "does it miss a slash at its end?" in says(".", "list.txt", "mine")
     assert "(--check_size)" in says("--check_size", "./", "list.txt", "mine")
@@ -221,9 +221,9 @@ def test_mnist_errors(tmp_path, monkeypatch, capsys):
     def says(*arguments):
         return complaint(capsys, convert_mnist_data, *arguments, "out")
 
-    assert "labels: is not an IDX file of MNIST pictures" in says("labels", "images")
+    assert "labels: is not an IDX file of MNIST images" in says("labels", "images")
     assert "short: announces 5,488 bytes but holds 5,483" in says("short", "labels")
-    assert "images holds 7 pictures, few 3 labels" in says("images", "few")
+    assert "images holds 7 images, few 3 labels" in says("images", "few")
     assert "gone: cannot be read: No such file" in says("gone", "labels")
     assert not Path("out").exists()
 
@@ -326,7 +326,7 @@ def test_check_names_every_problem(tmp_path, capsys):
     assert fire_data.main(["check", str(tmp_path / "db"), "--classes", "3"]) == 1
     out, error = capsys.readouterr()
     assert "3 of 4 records cannot be used" in error
-    for text in ("'a': has label 5", "'b': is not a Datum", "'c': the picture cannot be decoded"):
+    for text in ("'a': has label 5", "'b': is not a Datum", "'c': the image cannot be decoded"):
         assert text in out
 
 

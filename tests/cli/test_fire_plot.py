@@ -1,4 +1,4 @@
-"""fire_plot: pictures and pages of runs from any kind of log."""
+"""fire_plot: plots and pages of runs from any kind of log."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from runs import GOLDEN, make_run
 
 from pycaffe_fire.cli import fire_plot, fire_train
 from pycaffe_fire.report.curves import panels
 from pycaffe_fire.report.runs import Point, Run
 from pycaffe_fire.report.svg import ticks
+from tests.cli.runs import GOLDEN, make_run
 
 VOID = {"meta", "line", "circle", "polyline"}
 
@@ -55,7 +55,7 @@ def check_page(path: Path) -> Checker:
     return checker
 
 
-def test_a_picture_of_several_kinds_of_runs(folder: Path) -> None:
+def test_a_image_of_several_kinds_of_runs(folder: Path) -> None:
     pytest.importorskip("matplotlib")
     shutil.copy(GOLDEN / "logs" / "caffe_train.log", "a.log")
     shutil.copy("a.log", "b.log")

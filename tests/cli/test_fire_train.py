@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from runs import add_dropout, make_run, write_solver
 
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
 from pycaffe_fire.cli.fire_train import main
+from tests.cli.runs import add_dropout, make_run, write_solver
 
 
 @pytest.fixture
@@ -223,7 +223,7 @@ def test_an_absent_database_is_explained(run, capsys):
     (run / "net.prototxt").write_text(net[:start] + two + net[end:])
     said = complaint(capsys, "--solver", "solver.prototxt").splitlines()
     assert said[0].startswith('net.prototxt:2: layer "data" (Data): some_train_lmdb: no such')
-    assert "training reads the LMDB some_train_lmdb: batches of 8 pictures" in said[1]
+    assert "training reads the LMDB some_train_lmdb: batches of 8 images" in said[1]
     assert "testing reads the LMDB some_test_lmdb" in said[2]
     assert "convert_imageset" in said[3] and "some_train_lmdb" in said[3]
     assert said[4].endswith("fire_train --solver solver.prototxt --synthetic")

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import make_run
 
 from pycaffe_fire import schema
 from pycaffe_fire.cli.fire_train import main
+from tests.cli.runs import make_run
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import h5py
 import numpy as np
 import pytest
 from PIL import Image
-from runs import GOLDEN
 
 from pycaffe_fire import Net, schema
 from pycaffe_fire.cli import (
@@ -24,6 +23,7 @@ from pycaffe_fire.cli import (
 )
 from pycaffe_fire.pycaffe.classifier import Classifier
 from pycaffe_fire.pycaffe.io import load_image
+from tests.cli.runs import GOLDEN
 
 NET = """
 layer { name: "data" type: "Input" top: "data"
@@ -36,7 +36,7 @@ layer { name: "prob" type: "Softmax" bottom: "fc" top: "prob" }
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A net, its weights, a mean in two forms and three pictures."""
+    """A net, its weights, a mean in two forms and three images."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.prototxt").write_text(NET)
     Net("net.prototxt", schema.TRAIN).save("net.caffemodel")
@@ -44,10 +44,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     mean = rng.random((3, 8, 8)) * 100
     np.save("mean.npy", mean)
     schema.write_blob("mean.binaryproto", mean[None].astype(np.float32))
-    (tmp_path / "pictures").mkdir()
+    (tmp_path / "images").mkdir()
     for name in ("b.png", "a.png", "c.jpg"):
         pixels = rng.integers(0, 255, (20, 30, 3)).astype(np.uint8)
-        Image.fromarray(pixels).save(tmp_path / "pictures" / name)
+        Image.fromarray(pixels).save(tmp_path / "images" / name)
     return tmp_path
 
 
@@ -56,19 +56,19 @@ MODEL = ["--model_def", "net.prototxt", "--pretrained_model=net.caffemodel"]
 
 def test_classifying_a_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--images_dim", "10,12", "--ext=png", "--mean_file", "mean.binaryproto"]
-    assert classify.main([*MODEL, *flags, "pictures", "scores.npy"]) == 0
+    assert classify.main([*MODEL, *flags, "images", "scores.npy"]) == 0
     assert "Classifying 2 inputs." in capsys.readouterr().out
     net = Classifier(
         "net.prototxt", "net.caffemodel", (10, 12), np.load("mean.npy"), None, 255, (2, 1, 0)
     )
-    pictures = [load_image(f"pictures/{name}.png") for name in "ab"]
-    np.testing.assert_allclose(np.load("scores.npy"), net.predict(pictures), rtol=1e-4)
+    images = [load_image(f"images/{name}.png") for name in "ab"]
+    np.testing.assert_allclose(np.load("scores.npy"), net.predict(images), rtol=1e-4)
 
 
 def test_classifying_a_file_and_an_array(folder: Path) -> None:
     flags = ["--center_only", "--mean_file=mean.npy", "--images_dim=9,9", "--channel_swap=0,1,2"]
-    assert classify.main([*MODEL, *flags, "pictures/a.png", "one.npy"]) == 0
-    np.save("in.npy", load_image("pictures/a.png")[None])
+    assert classify.main([*MODEL, *flags, "images/a.png", "one.npy"]) == 0
+    np.save("in.npy", load_image("images/a.png")[None])
     assert classify.main([*MODEL, *flags, "in.npy", "two.npy"]) == 0
     assert np.load("one.npy").shape == (1, 4)
     np.testing.assert_array_equal(np.load("one.npy"), np.load("two.npy"))
@@ -79,10 +79,10 @@ def test_classifying_nothing_leaves_nothing(
 ) -> None:
     (folder / "evil.npy").write_bytes(b"\x80\x04.")
     for source, text in (
-        ("pictures/none.png", "none.png"),
-        ("pictures/../../", "no *.jpg"),
+        ("images/none.png", "none.png"),
+        ("images/../../", "no *.jpg"),
         ("evil.npy", "NumPy array"),
-        ("mean.npy", "pictures x height"),
+        ("mean.npy", "images x height"),
     ):
         assert classify.main([*MODEL, "--images_dim=9,9", source, "out.npy"]) == 1
         assert text in capsys.readouterr().err
@@ -91,37 +91,37 @@ def test_classifying_nothing_leaves_nothing(
 
 def test_detecting_listed_windows(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "windows.csv").write_text(
-        "filename,ymin,xmin,ymax,xmax\npictures/a.png,0,0,20,30\npictures/b.png,2,3,15,16\n"
-        "pictures/a.png,5,5,12,19\n"
+        "filename,ymin,xmin,ymax,xmax\nimages/a.png,0,0,20,30\nimages/b.png,2,3,15,16\n"
+        "images/a.png,5,5,12,19\n"
     )
     flags = ["--crop_mode", "list", "--context_pad", "2", "windows.csv"]
     assert detect.main([*MODEL, *flags, "found.csv"]) == 0
     assert "Processed 3 windows" in capsys.readouterr().out
     with open("found.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [row["filename"] for row in rows] == ["pictures/a.png"] * 2 + ["pictures/b.png"]
+    assert [row["filename"] for row in rows] == ["images/a.png"] * 2 + ["images/b.png"]
     assert [float(rows[1][x]) for x in ("ymin", "xmin", "ymax", "xmax")] == [5, 5, 12, 19]
     scores = np.array([[float(row[f"class{i}"]) for i in range(4)] for row in rows])
     np.testing.assert_allclose(scores.sum(1), 1, rtol=1e-5)
     assert detect.main([*MODEL, *flags, "found.h5"]) == 0
     with h5py.File("found.h5") as file:
         np.testing.assert_allclose(file["prediction"][:], scores, rtol=1e-6)
-        assert file["window"].shape == (3, 4) and file["filename"][2] == b"pictures/b.png"
+        assert file["window"].shape == (3, 4) and file["filename"][2] == b"images/b.png"
 
 
 def test_lists_that_are_wrong(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for text, message in (
         ("filename,ymin\n", "xmin, ymax, xmax not found"),
-        ("filename,ymin,xmin,ymax,xmax\npictures/a.png,1,2,x,4\n", "windows.csv:2: "),
-        ("filename,ymin,xmin,ymax,xmax\npictures/a.png,1,2\n", "windows.csv:2: "),
+        ("filename,ymin,xmin,ymax,xmax\nimages/a.png,1,2,x,4\n", "windows.csv:2: "),
+        ("filename,ymin,xmin,ymax,xmax\nimages/a.png,1,2\n", "windows.csv:2: "),
         ("filename,ymin,xmin,ymax,xmax\n", "no windows"),
-        ("filename,ymin,xmin,ymax,xmax\npictures/a.png,50,2,60,9\n", "shows nothing"),
+        ("filename,ymin,xmin,ymax,xmax\nimages/a.png,50,2,60,9\n", "shows nothing"),
     ):
         (folder / "windows.csv").write_text(text)
         flags = ["--crop_mode=list", "--context_pad=2", "windows.csv", "found.csv"]
         assert detect.main([*MODEL, *flags]) == 1
         assert message in capsys.readouterr().err
-    (folder / "list.txt").write_text("pictures/a.png\n")
+    (folder / "list.txt").write_text("images/a.png\n")
     assert detect.main([*MODEL, "--context_pad=2", "list.txt", "found.csv"]) == 1
     assert "MATLAB" in capsys.readouterr().err
     assert not (folder / "found.csv").exists()

@@ -7,10 +7,10 @@ import signal
 import time
 
 import pytest
-from runs import Command, add_dropout, make_run, write_solver
 
 from pycaffe_fire import schema
 from pycaffe_fire.cli.fire_train import main
+from tests.cli.runs import Command, add_dropout, make_run, write_solver
 
 ENDLESS = "10000000"
 

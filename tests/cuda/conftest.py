@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "backend"), str(HERE.parent / "layers")]
-
-from cuda_emulator import Compiler, Module, compiler_missing  # noqa: E402
+from tests.cuda.cuda_emulator import Compiler, Module, compiler_missing
 
 if os.environ.get("CUDAEMU_SANITIZE"):  # set by test_sanitizer.py for the run inside its run
     Module.compiler = Compiler(("-O1", "-g", "-w", "-fsanitize=address"))
@@ -25,9 +21,8 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     reason = compiler_missing()
     if reason:
         pytest.skip(reason)
-    import fake_cupy
-
     from pycaffe_fire.backend.cuda import blas
+    from tests.cuda import fake_cupy
 
     modules: dict[str, Any] = {}
     fake_cupy.install(modules)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from fake_cupy.blas import read_floats, write_floats
 
 from pycaffe_fire.backend.base import Window
 from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.backend.numpy import NumPyBackend
+from tests.cuda.fake_cupy.blas import read_floats, write_floats
 
 BAD_PARAM = 3
 TYPES = {0: np.dtype(np.float32), 2: np.dtype(np.float16), 9: np.dtype(np.uint16)}

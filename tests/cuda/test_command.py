@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,7 @@ import pytest
 from pycaffe_fire.backend import choice
 from pycaffe_fire.cli import fire_train
 from pycaffe_fire.schema import read_weights
-
-sys.path.append(str(Path(__file__).parents[1] / "cli"))
-from runs import make_run  # noqa: E402
+from tests.cli.runs import make_run
 
 
 @pytest.fixture

@@ -8,12 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cuda_nets import inception, train
-from fake_cudnn import FakeCudnn
-from op_cases import Conv
-from test_backends_agree import CONVS, blob
-from test_backends_agree import test_convolution as agree_on_convolution
-from test_storage import ROUNDING, distance, stored_as
 
 import pycaffe_fire as caffe
 from pycaffe_fire import Net, schema
@@ -22,6 +16,12 @@ from pycaffe_fire.backend.cuda import CudaBackend, cudnn
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.errors import BackendError
 from pycaffe_fire.net import engines
+from tests.backend.op_cases import Conv
+from tests.backend.test_backends_agree import CONVS, blob
+from tests.backend.test_backends_agree import test_convolution as agree_on_convolution
+from tests.cuda.cuda_nets import inception, train
+from tests.cuda.fake_cudnn import FakeCudnn
+from tests.cuda.test_storage import ROUNDING, distance, stored_as
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_nets import SOLVER, inception, lenet, solver_of
-from test_storage import stored_as
 
 from pycaffe_fire import schema
 from pycaffe_fire.backend.cuda import graph as graph_module
 from pycaffe_fire.backend.cuda import launch
 from pycaffe_fire.errors import SolverError
 from pycaffe_fire.solver import replay
+from tests.cuda.cuda_nets import SOLVER, inception, lenet, solver_of
+from tests.cuda.test_storage import stored_as
 
 ADAM = (
     'type: "Adam" base_lr: 0.001 lr_policy: "inv" gamma: 0.1 power: 0.75 momentum: 0.9 '

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from cuda_nets import SOLVER, solver_of
 
 from pycaffe_fire import schema
 from pycaffe_fire.errors import SolverError
 from pycaffe_fire.solver.events import NotFinite
-
-sys.path.append(str(Path(__file__).parents[1] / "solver"))
-from solver_cases import body, rows_layer, same_bits, weights  # noqa: E402
-from test_health import NORM, write_data  # noqa: E402
+from tests.cuda.cuda_nets import SOLVER, solver_of
+from tests.solver.solver_cases import body, rows_layer, same_bits, weights
+from tests.solver.test_health import NORM, write_data
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 

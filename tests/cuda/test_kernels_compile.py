@@ -5,7 +5,6 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from nvrtc import CompileError, Compiler, find
 
 from pycaffe_fire.backend.cuda.launch import (
     KERNELS,
@@ -16,6 +15,7 @@ from pycaffe_fire.backend.cuda.launch import (
     reading_source,
     source_of,
 )
+from tests.cuda.nvrtc import CompileError, Compiler, find
 
 ARCHITECTURES = (75, 80, 90, 100)
 CUPY_OPTIONS = ("-ftz=true", "--device-as-default-execution-space")

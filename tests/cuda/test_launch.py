@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_emulator import EmulationError, Module
 
 from pycaffe_fire.backend.cuda import launch
 from pycaffe_fire.errors import BackendError
+from tests.cuda.cuda_emulator import EmulationError, Module
 
 
 def device(cupy: Any, *values: Any) -> list[Any]:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from case import Case, Trial
-from test_contract import GOLDEN, ROWS, assert_close
-from test_contract import test_agrees_with_caffe as agrees_with_caffe
 
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.net import net as net_module
+from tests.layers.case import Case, Trial
+from tests.layers.test_contract import GOLDEN, ROWS, assert_close
+from tests.layers.test_contract import test_agrees_with_caffe as agrees_with_caffe
 
 
 @pytest.mark.parametrize("path", [pytest.param(p, id=p.stem) for p in GOLDEN])

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_emulator import Module
-from cuda_nets import inception, solver_of, train
-from op_cases import RNG
 
 from pycaffe_fire.backend.base import Segment
 from pycaffe_fire.backend.numpy import NumPyBackend
+from tests.backend.op_cases import RNG
+from tests.cuda.cuda_emulator import Module
+from tests.cuda.cuda_nets import inception, solver_of, train
 
 SEGMENTS = [
     Segment(0, 2 * 4096 + 5, 1.0, 1.0),

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_nets import SOLVER, inception, solver_of, train
-from test_storage import ROUNDING, distance, stored_as
 
 from pycaffe_fire import schema
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.errors import SolverError
+from tests.cuda.cuda_nets import SOLVER, inception, solver_of, train
+from tests.cuda.test_storage import ROUNDING, distance, stored_as
 
 SMALL = """
 layer { name: "in" type: "DummyData" top: "in" top: "want" dummy_data_param {

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_nets import inception, solver_of
 
 import pycaffe_fire as caffe
 from pycaffe_fire import Net, schema
+from tests.cuda.cuda_nets import inception, solver_of
 
 TEXT = """
 layer { name: "in" type: "Input" top: "in" input_param { shape { dim: 2 dim: 3 } } }

@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from op_cases import RNG
-from test_backends_agree import (  # noqa: F401
+
+from pycaffe_fire.backend.base import Draw, Segment
+from pycaffe_fire.backend.numpy import NumPyBackend
+from tests.backend.op_cases import RNG
+from tests.backend.test_backends_agree import (  # noqa: F401
     test_add,
     test_concat,
     test_convolution,
@@ -22,9 +25,6 @@ from test_backends_agree import (  # noqa: F401
     test_relu,
     test_scale_shift,
 )
-
-from pycaffe_fire.backend.base import Draw, Segment
-from pycaffe_fire.backend.numpy import NumPyBackend
 
 
 @pytest.fixture

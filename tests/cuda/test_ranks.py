@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cuda_nets import inception, solver_of
 
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.parallel.communicator import SerialCommunicator
 from pycaffe_fire.parallel.tree import Node
+from tests.cuda.cuda_nets import inception, solver_of
 
 
 class Twins(SerialCommunicator):

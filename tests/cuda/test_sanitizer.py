@@ -8,14 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from cuda_emulator import compiler_missing
+
+from tests.cuda.cuda_emulator import compiler_missing
 
 HERE = Path(__file__).parent
 OVERRUN = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import numpy as np
-from cuda_emulator import Compiler, Module
+from tests.cuda.cuda_emulator import Compiler, Module
 Module.compiler = Compiler(("-O1", "-g", "-w", "-fsanitize=address"))
 source = 'extern "C" __global__ void copy(int n, const float* x, float* y) {' \\
          ' int i = threadIdx.x; if (i <= n) y[i] = x[i]; }'
@@ -51,7 +52,7 @@ def _needs_a_compiler() -> None:
 
 
 def test_an_overrun_is_found() -> None:
-    done = sanitized("-c", OVERRUN, str(HERE))
+    done = sanitized("-c", OVERRUN, str(HERE.parents[1]))
     assert done.returncode and "heap-buffer-overflow" in done.stderr
 
 

@@ -9,9 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from case import Case, Trial
-from cuda_nets import inception, lenet, solver_of, train
-from test_contract import ROWS
 
 import pycaffe_fire as caffe
 from pycaffe_fire import Net, schema
@@ -19,6 +16,9 @@ from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.backend.tensor import FLOAT32
 from pycaffe_fire.layers import LAYERS
 from pycaffe_fire.net import storage
+from tests.cuda.cuda_nets import inception, lenet, solver_of, train
+from tests.layers.case import Case, Trial
+from tests.layers.test_contract import ROWS
 
 ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 TYPES = {"float16": schema.FLOAT16, "bfloat16": schema.BFLOAT16}

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from cuda_emulator import Module
-from cuda_nets import inception, lenet, solver_of, train
 
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.errors import LayerError
 from pycaffe_fire.solver import solver as solver_module
-
-sys.path.append(str(Path(__file__).parents[1] / "solver"))
-from test_solver_golden import case, test_training_and_resuming  # noqa: E402, F401
+from tests.cuda.cuda_emulator import Module
+from tests.cuda.cuda_nets import inception, lenet, solver_of, train
 
 
 @pytest.fixture(autouse=True)

@@ -92,7 +92,7 @@ def test_nvidias_resize_and_stretch():
     assert all(image.shape == (3, 80, 60) for image in tall)
 
 
-def test_expansion_keeps_the_picture():
+def test_expansion_keeps_the_image():
     for image in augmented("mean_value: 9 expand_param { prob: 1 max_expand_ratio: 3 }"):
         assert image.shape[1] >= 40 and image.shape[2] >= 60
         places = np.flatnonzero((image != 9).any(axis=(0, 2)))

@@ -1,4 +1,4 @@
-"""The Datum reader against protobuf, pictures in Caffe's layout, and the texts of errors."""
+"""The Datum reader against protobuf, images in Caffe's layout, and the texts of errors."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def encode(pixels, kind, mode=None):
     return out.getvalue()
 
 
-def test_pictures_are_bgr():
+def test_images_are_bgr():
     rgb = RNG.integers(0, 256, (6, 5, 3), dtype=np.uint8)
     data = encode(rgb, "PNG")
     assert np.array_equal(decode_image(data, "p"), rgb[:, :, ::-1].transpose(2, 0, 1))
@@ -90,7 +90,7 @@ def test_pictures_are_bgr():
     assert decode_image(encode(rgba, "PNG"), "p", force_color=True).shape == (3, 4, 5)
 
 
-def test_gray_pictures():
+def test_gray_images():
     gray = RNG.integers(0, 256, (6, 5), dtype=np.uint8)
     data = encode(gray, "PNG")
     assert np.array_equal(decode_image(data, "p")[0], gray)
@@ -99,10 +99,10 @@ def test_gray_pictures():
     assert decode_image(encode(gray, "JPEG"), "p").shape == (1, 6, 5)
 
 
-def test_bad_pictures():
+def test_bad_images():
     data = encode(RNG.integers(0, 256, (64, 64, 3), dtype=np.uint8), "JPEG")
     for bad in (data[: len(data) // 2], b"", b"nonsense"):
-        with pytest.raises(DataError, match="record 'k': the picture cannot be decoded"):
+        with pytest.raises(DataError, match="record 'k': the image cannot be decoded"):
             decode_image(bad, "record 'k'")
     deep = encode(np.zeros((4, 4), np.uint16), "PNG")
     with pytest.raises(DataError, match="not 8-bit"):
@@ -121,5 +121,5 @@ def test_sizes_that_lie():
     message = schema.Datum(channels=3, height=5, width=7, data=b"short")
     with pytest.raises(DataError, match=r"says \(3, 5, 7\) = 105 values but holds 5"):
         datum_image(parse_datum(message.SerializeToString(), "k"), "k")
-    with pytest.raises(DataError, match="no picture"):
+    with pytest.raises(DataError, match="no image"):
         datum_image(parse_datum(b"", "k"), "k")

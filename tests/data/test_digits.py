@@ -14,7 +14,7 @@ from pycaffe_fire.data.db import open_database
 from pycaffe_fire.data.writer import DatabaseWriter
 
 
-def test_always_the_same_pictures():
+def test_always_the_same_images():
     images, labels = digits.render("train", 0, 64)
     found = hashlib.sha256(images.tobytes() + labels.astype(np.uint8).tobytes()).hexdigest()
     assert found == "37aa20d8015e6d39256ae7a2d3e46b82b74cfd6b335026e2eacfb2d7875c6a0a"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pycaffe_fire.data import image as picture
+from pycaffe_fire.data import image as image
 from pycaffe_fire.data.image import decode_image, encode_image, read_image
 from pycaffe_fire.errors import DataError
 
@@ -31,15 +31,15 @@ def encode(image, kind, **options):
 def test_jpeg_both_ways(monkeypatch, options):
     data = encode(photo(), "JPEG", quality=90, **options)
     expected = np.asarray(Image.open(io.BytesIO(data)))[:, :, ::-1].transpose(2, 0, 1)
-    assert np.array_equal(picture._decode_jpeg(data, reuse=False), expected)
+    assert np.array_equal(image._decode_jpeg(data, reuse=False), expected)
     assert np.array_equal(decode_image(data, "p", reuse=True), expected)
     assert np.array_equal(decode_image(data, "p"), expected)
-    monkeypatch.setattr(picture, "_decode_jpeg", lambda data, reuse: None)
+    monkeypatch.setattr(image, "_decode_jpeg", lambda data, reuse: None)
     assert np.array_equal(decode_image(data, "p"), expected)
     monkeypatch.undo()
-    monkeypatch.setattr(picture, "shared_pixels", lambda image: None)
+    monkeypatch.setattr(image, "shared_pixels", lambda image: None)
     assert np.array_equal(decode_image(memoryview(data), "p"), expected)
-    monkeypatch.setattr(picture, "_canvases", picture._Canvases())
+    monkeypatch.setattr(image, "_canvases", image._Canvases())
     assert np.array_equal(decode_image(data, "p", reuse=True), expected)
 
 
@@ -47,8 +47,8 @@ def test_one_canvas_per_thread_and_size():
     files = [encode(photo(*size), "JPEG") for size in ((24, 40), (24, 40), (16, 16))]
     expected = [decode_image(data, "p") for data in files]
     for _ in range(2):
-        for data, image in zip(files, expected, strict=True):
-            assert np.array_equal(decode_image(data, "p", reuse=True), image)
+        for data, pixels in zip(files, expected, strict=True):
+            assert np.array_equal(decode_image(data, "p", reuse=True), pixels)
     first = decode_image(files[0], "p", reuse=True)
     decode_image(files[1], "p", reuse=True)
     assert np.array_equal(first, expected[1])  # as said: valid until the next one
@@ -59,7 +59,7 @@ def test_one_canvas_per_thread_and_size():
     assert np.array_equal(other[0], expected[0]) and np.array_equal(first, expected[1])
 
 
-def test_pixels_outlive_the_picture():
+def test_pixels_outlive_the_image():
     data = encode(photo(64, 64), "PNG")
     views = [decode_image(data, "p") for _ in range(20)]
     expected = np.asarray(Image.open(io.BytesIO(data)))[:, :, ::-1].transpose(2, 0, 1)
@@ -81,7 +81,7 @@ def test_jpegs_of_other_kinds():
 def test_truncated_jpeg():
     data = encode(photo(), "JPEG")
     for cut in (3, 50, len(data) // 2):
-        with pytest.raises(DataError, match="db, record 'k': the picture cannot be decoded"):
+        with pytest.raises(DataError, match="db, record 'k': the image cannot be decoded"):
             decode_image(data[:cut], "db, record 'k'")
 
 
@@ -107,13 +107,13 @@ def test_encoding():
     gray = image[:1]
     assert np.array_equal(decode_image(encode_image(gray, "PNG", "p"), "p"), gray)
     assert encode_image(image, "jpg", "p")[:3] == b"\xff\xd8\xff"
-    with pytest.raises(DataError, match='p: pictures cannot be encoded as "gif3"; known: jpg'):
+    with pytest.raises(DataError, match='p: images cannot be encoded as "gif3"; known: jpg'):
         encode_image(image, "gif3", "p")
 
 
-def test_files_that_are_not_there_or_no_pictures(tmp_path):
-    with pytest.raises(DataError, match="no.png: the picture cannot be read: No such file"):
+def test_files_that_are_not_there_or_no_images(tmp_path):
+    with pytest.raises(DataError, match="no.png: the image cannot be read: No such file"):
         read_image(str(tmp_path / "no.png"))
     (tmp_path / "bad.png").write_bytes(b"hello")
-    with pytest.raises(DataError, match="bad.png: the picture cannot be decoded: cannot identify"):
+    with pytest.raises(DataError, match="bad.png: the image cannot be decoded: cannot identify"):
         read_image(str(tmp_path / "bad.png"))

@@ -24,10 +24,10 @@ def test_what_is_there_is_not_missed(tmp_path):
     assert missing_sources([net("TRAIN", ""), schema.NetParameter()]) == []
 
 
-def test_pictures():
+def test_images():
     missing = missing_sources([net("TRAIN", "a_lmdb", 224), net("TEST", "b_lmdb", 224)])
     told = advice(missing, "fire_train --solver s")
-    assert told[0].startswith("training reads the LEVELDB a_lmdb: batches of 32 pictures")
+    assert told[0].startswith("training reads the LEVELDB a_lmdb: batches of 32 images")
     assert told[1].startswith("testing reads")
     assert told[-1].endswith("fire_train --solver s --synthetic")
 

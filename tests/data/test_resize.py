@@ -82,7 +82,7 @@ def test_halving_is_the_mean_of_four():
     assert resize(image, 1, 2).tolist() == [[[2, 26]]]
 
 
-def test_constant_pictures_stay_constant():
+def test_constant_images_stay_constant():
     image = np.full((1, 13, 21), 201, np.uint8)
     for method in (LINEAR, CUBIC, AREA, NEAREST):
         for size in ((5, 40), (26, 42), (13, 7), (3, 3)):

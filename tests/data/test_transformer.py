@@ -46,7 +46,7 @@ def test_definition(tmp_path, monkeypatch, transform_param, compiled, kind, mean
     given = list(images)
     if kind == "float32":
         given = [image.astype(np.float32) for image in images]
-    elif kind == "interleaved":  # as decoded pictures come: backwards channels, pixel by pixel
+    elif kind == "interleaved":  # as decoded images come: backwards channels, pixel by pixel
         given = [i[::-1].transpose(1, 2, 0).copy()[:, :, ::-1].transpose(2, 0, 1) for i in images]
     got = run(Transformer(transform_param(**fields), True, KEY), given, 40, (3, 7, 7))
     seen = set()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from case import Array, Bad, Case, Fill, Shape
 
 from pycaffe_fire.errors import PrototxtError
+from tests.layers.case import Array, Bad, Case, Fill, Shape
 
 
 def fixed(values: Array) -> Fill:
@@ -81,7 +81,7 @@ NMS = "detection_output_param { num_classes: 3 nms_param { %s } }"
 ROI = "roi_pooling_param { pooled_h: 3 pooled_w: 2 spatial_scale: 0.5 }"
 PSROI = "psroi_pooling_param { output_dim: 2 group_size: 2 spatial_scale: %g }"
 SSD = ((2, 24), (2, 18), (1, 2, 24))
-PICTURE = ((1, 2, 3, 4), (1, 3, 30, 40))
+IMAGE = ((1, 2, 3, 4), (1, 3, 30, 40))
 
 ROWS = [
     Case("roi pooling", "ROIPooling", ROI, shapes=((1, 3, 6, 7), (5, 5)),
@@ -115,7 +115,7 @@ ROWS = [
     Case("prior box", "PriorBox",
          "prior_box_param { min_size: 4.9 max_size: 9 aspect_ratio: 2 aspect_ratio: 1 "
          "clip: true variance: 0.1 variance: 0.1 variance: 0.2 variance: 0.2 }",
-         shapes=PICTURE, gradients=(), batch=(), top_shapes=((1, 2, 192),),
+         shapes=IMAGE, gradients=(), batch=(), top_shapes=((1, 2, 192),),
          bad=(Bad("needs min_size", "prior_box_param { }"),
               Bad("at least 1 pixel, got \\[0.0\\]", "prior_box_param { min_size: 0 }"),
               Bad("max_size must be greater than min_size, got 3 and 4",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from case import Array, Bad, Case, Fill, Shape
+
+from tests.layers.case import Array, Bad, Case, Fill, Shape
 
 
 def pairs(rng: np.random.Generator, shape: Shape) -> Array:

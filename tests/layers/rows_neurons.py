@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from case import Bad, Case
-
 from pycaffe_fire.errors import PrototxtError
+from tests.layers.case import Bad, Case
 
 FINITE = (0.0, 1e4)
 STATISTICS = ("normal", "positive", "positive")  # mean, variance, weight: sums of BatchNorm
@@ -158,7 +157,7 @@ JOINS = [
          bad=(Bad("all bottoms must have one shape, got in0 \\[2, 3\\], in1 \\[2, 4\\]",
                   shapes=((2, 3), (2, 4))),
               Bad("at least 2 bottoms, got 1", shapes=((2, 3),)))),
-    Case("sum of pictures", "Eltwise", shapes=THREE, in_place=True),
+    Case("sum of images", "Eltwise", shapes=THREE, in_place=True),
     Case("sum with coefficients", "Eltwise",
          "eltwise_param { operation: SUM coeff: 1 coeff: -0.5 coeff: 2 }", shapes=THREE,
          in_place=True, golden=("eltwise_sum_coeff",),

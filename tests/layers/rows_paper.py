@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from case import Array, Bad, Case, Shape
 
 from pycaffe_fire.errors import NetError, PrototxtError
+from tests.layers.case import Array, Bad, Case, Shape
 
 
 def with_ties(rng: np.random.Generator, shape: Shape) -> Array:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from case import Array, Bad, Case, Shape
+
+from tests.layers.case import Array, Bad, Case, Shape
 
 
 def continued(rng: np.random.Generator, shape: Shape) -> Array:

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from case import Array, Case, Trial
 
 from pycaffe_fire import Net, schema
 from pycaffe_fire.backend import cpu_backend
 from pycaffe_fire.backend.numpy import NumPyBackend
+from tests.layers.case import Array, Case, Trial
 
 TRAIN = Case(
     "train",

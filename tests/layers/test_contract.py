@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from case import Array, Bad, Case, Trial
 
 import pycaffe_fire as caffe
 from pycaffe_fire import Net, schema
@@ -18,11 +17,14 @@ from pycaffe_fire.backend import cpu_backend
 from pycaffe_fire.backend.base import Backend
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.layers import LAYERS
+from tests.layers.case import Array, Bad, Case, Trial
 
 HERE = Path(__file__).parent
 GOLDEN = sorted((HERE.parent / "golden" / "layers").glob("*.npz"))
 MODULES = sorted(path.stem for path in HERE.glob("rows_*.py"))
-ROWS: list[Case] = [row for name in MODULES for row in importlib.import_module(name).ROWS]
+ROWS: list[Case] = [
+    row for name in MODULES for row in importlib.import_module(f"tests.layers.{name}").ROWS
+]
 
 # Their tests need files or callers and stand elsewhere.
 READERS = {"Data", "HDF5Data", "HDF5Output", "ImageData", "MemoryData", "Python", "WindowData"}

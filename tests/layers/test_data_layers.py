@@ -1,4 +1,4 @@
-"""Data layers inside nets: Caffe's batches from picture files, windows, memory, HDF5 both ways."""
+"""Data layers inside nets: Caffe's batches from image files, windows, memory, HDF5 both ways."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def make_net(text, phase=caffe.TEST, **context):
 
 
 @pytest.fixture
-def pictures(tmp_path, monkeypatch):
+def images(tmp_path, monkeypatch):
     for name in ("images", "list.txt"):
         source = GOLDEN / name
         (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / name)
@@ -48,7 +48,7 @@ def image_net(extra="", transform="", **fields):
 
 
 @pytest.mark.parametrize("case", ["imagedata", "imagedata_gray"])
-def test_caffes_batches_from_files(pictures, case):
+def test_caffes_batches_from_files(images, case):
     expected = np.load(GOLDEN / f"{case}.npz")
     net = make_net(str(expected["prototxt"]))
     for i in range(3):
@@ -61,9 +61,9 @@ def test_caffes_batches_from_files(pictures, case):
     net.close()
 
 
-def test_shuffled_files_come_once_per_epoch(pictures):
+def test_shuffled_files_come_once_per_epoch(images):
     size = {"new_height": 20, "new_width": 20}
-    (pictures / "list.txt").write_text(
+    (images / "list.txt").write_text(
         "".join(
             f"images/{i:02d}.{'jpg' if i in (1, 3, 5, 9, 11) else 'png'} {i}\n" for i in range(12)
         )
@@ -84,7 +84,7 @@ def test_shuffled_files_come_once_per_epoch(pictures):
     assert epochs(1, "true") == (first, second) != epochs(2)
 
 
-def test_short_side_and_least_size(pictures):
+def test_short_side_and_least_size(images):
     net = make_net(image_net(short_side=16, batch_size=1))  # 00.png is 50 wide, 40 high
     assert net.blobs["data"].shape == (1, 3, 16, 20)
     net.close()
@@ -102,32 +102,32 @@ def test_short_side_and_least_size(pictures):
             'layer "d" .ImageData.: image_data_param needs a source',
         ),
         (image_net(new_height=3), LayerError, "new_height and new_width must be given together"),
-        (image_net(source='"no.txt"'), DataError, 'layer "d".*no.txt: the list of pictures cannot'),
-        (image_net(root_folder='"x/"'), DataError, "list.txt: x/images/00.png: the picture cannot"),
+        (image_net(source='"no.txt"'), DataError, 'layer "d".*no.txt: the list of images cannot'),
+        (image_net(root_folder='"x/"'), DataError, "list.txt: x/images/00.png: the image cannot"),
         (image_net(transform="noise_param { prob: 1 }"), LayerError, "noise_param is not supp"),
         (image_net(transform="crop_size: 99"), DataError, "crop_size 99 is larger than the image"),
         (image_net(batch_size=0), LayerError, "batch_size must be at least 1"),
     ],
 )
-def test_image_data_errors(pictures, net, error, message):
+def test_image_data_errors(images, net, error, message):
     with pytest.raises(error, match=message):
         make_net(net)
 
 
-def test_bad_lines_of_a_list(pictures):
+def test_bad_lines_of_a_list(images):
     for text, message in (
         ("images/00.png\n", 'list.txt:1: expected "path label"'),
         ("a b.png 3\nimages/00.png x\n", "list.txt:2: expected"),
-        ("\n", "names no pictures"),
+        ("\n", "names no images"),
     ):
-        (pictures / "list.txt").write_text(text)
+        (images / "list.txt").write_text(text)
         with pytest.raises(DataError, match=message):
             make_net(image_net())
 
 
-def test_pictures_of_different_sizes_are_named(pictures):
+def test_images_of_different_sizes_are_named(images):
     net = make_net(image_net())
-    with pytest.raises(DataError, match=r"picture ./images/01.jpg: has shape \(3, 37, 37\)"):
+    with pytest.raises(DataError, match=r"image ./images/01.jpg: has shape \(3, 37, 37\)"):
         net.forward()
     net.close()
 
@@ -151,7 +151,7 @@ layer { name: "label" type: "Input" top: "label" input_param { shape { dim: 1 } 
 
 
 @pytest.mark.parametrize("phase", [caffe.TRAIN, caffe.TEST])
-def test_one_picture_of_any_size_per_pass(pictures, phase):
+def test_one_image_of_any_size_per_pass(images, phase):
     """Each pass gives what a net of that size gives; sizes come back in the second epoch."""
     net = make_net(image_net(transform="mean_value: 100", batch_size=1) + BEHIND, phase)
     sizes = []
@@ -175,7 +175,7 @@ def test_one_picture_of_any_size_per_pass(pictures, phase):
     assert len(set(sizes)) == 3 and sizes[12:] == sizes[:2]
 
 
-def test_a_picture_too_small_for_the_net_is_named_by_the_layer(pictures):
+def test_a_image_too_small_for_the_net_is_named_by_the_layer(images):
     net = make_net(image_net(batch_size=1) + BEHIND.replace("kernel_size: 5", "kernel_size: 38"))
     with pytest.raises(LayerError, match='"conv".*kernel .38, 38. does not fit'):
         for _ in range(12):
@@ -183,9 +183,9 @@ def test_a_picture_too_small_for_the_net_is_named_by_the_layer(pictures):
     net.close()
 
 
-def test_a_solver_trains_on_pictures_of_any_size(pictures):
-    (pictures / "net.prototxt").write_text(image_net(batch_size=1, shuffle="true") + BEHIND)
-    (pictures / "solver.prototxt").write_text(
+def test_a_solver_trains_on_images_of_any_size(images):
+    (images / "net.prototxt").write_text(image_net(batch_size=1, shuffle="true") + BEHIND)
+    (images / "solver.prototxt").write_text(
         'net: "net.prototxt" base_lr: 0.001 lr_policy: "fixed" momentum: 0.9 iter_size: 2 '
         "snapshot_after_train: false display: 0"
     )
@@ -197,7 +197,7 @@ def test_a_solver_trains_on_pictures_of_any_size(pictures):
     solver.net.close()
 
 
-def test_labels_above_num_labels(pictures):
+def test_labels_above_num_labels(images):
     net = make_net(image_net(transform="num_labels: 3 crop_size: 9"))
     with pytest.raises(DataError, match="03.jpg: has label 3, outside the 3 classes"):
         net.forward()
@@ -413,7 +413,7 @@ def test_context_and_square():
     assert left == 0 and np.array_equal(turned, part[:, :, ::-1])
 
 
-def test_outside_of_the_picture_is_nothing(windows):
+def test_outside_of_the_image_is_nothing(windows):
     Path("windows.txt").write_text("# 0\n0.png\n3\n30\n40\n1\n4 1.0 0 4 9 23\n")
     text = window_net("mean_value: 100", fg_fraction=1, crop_mode='"square"')
     data, label = run_windows(text, 1)
@@ -429,7 +429,7 @@ def test_outside_of_the_picture_is_nothing(windows):
         (window_net(context_pad=6), LayerError, "context_pad 6 leaves nothing of crop_size 12"),
         (window_net(source='"no.txt"'), DataError, "no.txt: the window file cannot be read"),
         (window_net(fg_threshold=2), DataError, "has no foreground windows, but a batch wants 2"),
-        (window_net("mean_value: 1 mean_value: 2"), DataError, "2 mean_value for pictures of 3"),
+        (window_net("mean_value: 1 mean_value: 2"), DataError, "2 mean_value for images of 3"),
     ],
 )
 def test_window_data_errors(windows, net, error, message):
@@ -453,7 +453,7 @@ def test_bad_window_files(windows, old, new, message):
         make_net(window_net())
 
 
-def test_window_outside_of_its_picture(windows):
+def test_window_outside_of_its_image(windows):
     path = Path("windows.txt")
     path.write_text(path.read_text().replace("2 0.9 0 3 12 18", "2 0.9 0 3 12 44"))
     with pytest.raises(DataError, match=r'layer "w".*1.png: window 0 3 12 44 lies outside'):
@@ -470,14 +470,14 @@ layer {{ name: "acc" type: "Accuracy" bottom: "ip" bottom: "label" top: "acc" {a
 """
 
 
-def test_a_label_that_no_class_has_is_named_with_its_record(pictures):
+def test_a_label_that_no_class_has_is_named_with_its_record(images):
     net = make_net(image_net(transform="crop_size: 9") + HEAD.format(loss="", accuracy=""))
     with contextlib.closing(net), pytest.raises(DataError, match="03.jpg: has label 3, outside"):
         for _ in range(3):
             net.forward()
 
 
-def test_such_records_are_skipped_where_that_is_asked_for(pictures):
+def test_such_records_are_skipped_where_that_is_asked_for(images):
     text = image_net(transform="crop_size: 9") + HEAD.format(loss="", accuracy="")
     net = make_net(text, bad_records="skip")
     with contextlib.closing(net):
@@ -485,7 +485,7 @@ def test_such_records_are_skipped_where_that_is_asked_for(pictures):
         assert np.max(labels) < 3 and net.layers[0].skipped > 0
 
 
-def test_labels_that_are_ignored_are_no_mistake(pictures):
+def test_labels_that_are_ignored_are_no_mistake(images):
     head = HEAD.format(
         loss="loss_param { ignore_label: 3 }", accuracy="accuracy_param { ignore_label: 3 }"
     )

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from case import Array, Case, Trial
 
 from pycaffe_fire import Net, schema
 from pycaffe_fire.backend import compiled, cpu_backend
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.layers import Context, boxes
+from tests.layers.case import Array, Case, Trial
 
 F = np.float32
 

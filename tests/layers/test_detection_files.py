@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from case import Array, Case, Trial
 
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.errors import LayerError
+from tests.layers.case import Array, Case, Trial
 
 PRIORS = np.array([[0.1, 0.1, 0.3, 0.3], [0.5, 0.5, 0.9, 0.95], [-0.2, 0.4, 1.2, 0.6]])
 CONF = np.array([[0.1, 0.8, 0.1], [0.1, 0.25, 0.6], [0.9, 0.05, 0.123456789]])
@@ -51,7 +51,7 @@ def written(folder: Path) -> dict[str, str]:
     return {p.name: p.read_text() for p in sorted(out.iterdir())} if out.exists() else {}
 
 
-def test_voc_has_a_file_for_each_class_after_the_last_picture(tmp_path: Path) -> None:
+def test_voc_has_a_file_for_each_class_after_the_last_image(tmp_path: Path) -> None:
     trial = layer(tmp_path, 'output_format: "VOC" output_name_prefix: "comp4_" num_test_image: 2')
     show(trial)
     assert written(tmp_path) == {}, "half a test is not written"
@@ -65,7 +65,7 @@ def test_voc_has_a_file_for_each_class_after_the_last_picture(tmp_path: Path) ->
     assert sorted(os.listdir(tmp_path / "out" / "put")) == ["comp4_cat.txt", "comp4_dog.txt"]
 
 
-def test_the_next_test_starts_with_the_first_picture_again(tmp_path: Path) -> None:
+def test_the_next_test_starts_with_the_first_image_again(tmp_path: Path) -> None:
     trial = layer(tmp_path, 'output_format: "ILSVRC" output_name_prefix: "det" num_test_image: 1')
     show(trial)
     first = written(tmp_path)["det.txt"]
@@ -79,8 +79,8 @@ def test_a_batch_may_hold_the_end_of_one_test_and_the_start_of_the_next(tmp_path
     show(trial)
     assert written(tmp_path) == {}
     show(trial)
-    pictures = [line.split()[0] for line in written(tmp_path)["det.txt"].splitlines()]
-    assert pictures == ["a"] * 4 + ["b"] * 4 + ["000007"] * 4
+    images = [line.split()[0] for line in written(tmp_path)["det.txt"].splitlines()]
+    assert images == ["a"] * 4 + ["b"] * 4 + ["000007"] * 4
 
 
 def test_coco_is_json_with_sizes_and_numbers(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_coco_is_json_with_sizes_and_numbers(tmp_path: Path) -> None:
         ("resize_mode: FIT_SMALL_SIZE height_scale: 1000 width_scale: 100", "50 500 90 950"),
     ],
 )
-def test_boxes_of_resized_pictures(tmp_path: Path, resize: str, box: str) -> None:
+def test_boxes_of_resized_images(tmp_path: Path, resize: str, box: str) -> None:
     fields = (
         f'num_test_image: 1 output_format: "VOC" resize_param {{ height: 300 width: 300 {resize} }}'
     )
@@ -131,7 +131,7 @@ def test_what_is_missing_is_said_and_nothing_written(
         ('output_format: "VOC" num_test_image: 4', None, None, "is 4, but .* names only 3"),
         ('output_format: "VOC"', "a 10\n", None, 'sizes.txt:1: expected "name height width"'),
         ('output_format: "VOC"', "a 10 0\n", None, "sizes.txt:1: expected"),
-        ('output_format: "VOC"', "\n", None, "names no pictures"),
+        ('output_format: "VOC"', "\n", None, "names no images"),
         ('output_format: "VOC"', None, 'item { name: "cat" label: 1 }', "no name for label 2"),
         ('output_format: "VOC"', None, LABELS + 'item { name: "x" label: 2 }', "occurs twice"),
         ('output_format: "VOC"', None, 'item { name: "../x" label: 1 }', "part of a file name"),

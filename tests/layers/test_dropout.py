@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from case import Array, Case, Trial
 
 from pycaffe_fire.backend import cpu_backend
 from pycaffe_fire.backend.base import Backend
 from pycaffe_fire.backend.numpy import NumPyBackend
+from tests.layers.case import Array, Case, Trial
 
 BACKENDS = [pytest.param(lambda: cpu_backend(1), id="cpu"), pytest.param(NumPyBackend, id="numpy")]
 

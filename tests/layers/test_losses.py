@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from case import Case, Trial
 
 from pycaffe_fire import Net, schema
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.errors import LayerError
+from tests.layers.case import Case, Trial
 
 Array = np.ndarray[Any, Any]
 

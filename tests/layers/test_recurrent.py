@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from case import Array
 
 from pycaffe_fire import Net, schema
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.layers import Context
+from tests.layers.case import Array
 
 KINDS = pytest.mark.parametrize(("kind", "states"), [("LSTM", 2), ("RNN", 1)])
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from case import Case, Trial
 
 from pycaffe_fire.backend.numpy import NumPyBackend
+from tests.layers.case import Case, Trial
 
 IGNORED = 2
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from case import Case, Trial
 
 from pycaffe_fire.backend.numpy import NumPyBackend
+from tests.layers.case import Case, Trial
 
 CASE = Case(
     "stochastic",

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from case import Array, Case, Trial
-from test_contract import ROWS, fast, rows
 
 from pycaffe_fire import Net, schema
 from pycaffe_fire.errors import LayerError
 from pycaffe_fire.layers import LAYERS
 from pycaffe_fire.solver import Solver, SolverOptions
+from tests.layers.case import Array, Case, Trial
+from tests.layers.test_contract import ROWS, fast, rows
 
 # One row of every type; all of those with weights are trained besides.
 FIRST = list({case.type: case for case in reversed(ROWS)}.values())

@@ -1,4 +1,4 @@
-"""Caffe's shape rules in miniature: what every layer of models/ makes of one picture."""
+"""Caffe's shape rules in miniature: what every layer of models/ makes of one image."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Shape = tuple[int, ...]
 
 
 class Op(NamedTuple):
-    """One layer that has blobs: counts for one picture; multiply-adds of matrix products only."""
+    """One layer that has blobs: counts for one image; multiply-adds of matrix products only."""
 
     name: str
     weights: int
@@ -70,7 +70,7 @@ def pooling(layer: Any, shape: Shape) -> Shape:
     if p.global_pooling:
         return (shape[0], 1, 1)
     side = math.ceil((shape[1] + 2 * p.pad - p.kernel_size) / p.stride) + 1
-    # Caffe drops a last window that would start beyond the picture and its left padding.
+    # Caffe drops a last window that would start beyond the image and its left padding.
     if p.pad and (side - 1) * p.stride >= shape[1] + p.pad:
         side -= 1
     return (shape[0], side, side)

@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from model_shapes import MODELS, TEST, TRAIN, layers_in, trace
 
 from pycaffe_fire.schema import read_net
+from tests.models.model_shapes import MODELS, TEST, TRAIN, layers_in, trace
 
 NETS = sorted(path for path in MODELS.glob("*/*.prototxt") if not path.stem.startswith("solver"))
 TRAIN_VALS = [path for path in NETS if path.stem.startswith("train_val")]
 
-# One picture, and the number of learned values of the published nets (without heads).
+# One image, and the number of learned values of the published nets (without heads).
 SIZES = {
     "lenet": ((1, 28, 28), 431080),
     "cifar10_quick": ((3, 32, 32), 145578),
@@ -100,7 +100,7 @@ def test_deploy_takes_the_weights_of_train_val(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", TRAIN_VALS, ids=label)
-def test_data_layers_give_both_phases_the_same_pictures(path: Path) -> None:
+def test_data_layers_give_both_phases_the_same_images(path: Path) -> None:
     data = [layer for layer in read_net(path).layer if layer.type == "Data"]
     assert [layer.include[0].phase for layer in data] == [TRAIN, TEST]
     train, test = (layer.transform_param for layer in data)
@@ -144,7 +144,7 @@ def test_large_batch_nets_differ_in_the_batch_alone() -> None:
         assert small == large
 
 
-def test_resnet_halves_its_pictures_where_the_published_one_does() -> None:
+def test_resnet_halves_its_images_where_the_published_one_does() -> None:
     net = read_net(MODELS / "resnet50" / "train_val.prototxt")
     blobs, ops = trace(net, TRAIN, (3, 224, 224))
     assert [blobs[name] for name in ("conv1", "pool1", "res2c", "res3d", "res4f", "res5c")] == [

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from model_shapes import MODELS, TEST, TRAIN
 
 from pycaffe_fire import Net
 from pycaffe_fire.layers import Context
 from pycaffe_fire.schema import read_net
+from tests.models.model_shapes import MODELS, TEST, TRAIN
 
 BATCH = 2
 CROPS = {"vgg16": 224, "squeezenet_v1.1": 227, "resnet50": 224, "mobilenet_v1": 224}

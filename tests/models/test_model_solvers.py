@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from model_shapes import MODELS, TEST, TRAIN
 
 from pycaffe_fire.schema import read_net, read_solver
+from tests.models.model_shapes import MODELS, TEST, TRAIN
 
 SOLVERS = sorted(MODELS.glob("*/solver*.prototxt"))
-TEST_PICTURES = {"lenet": 4000, "cifar10_quick": 10000, "cifar10_full": 10000}
+TEST_IMAGES = {"lenet": 4000, "cifar10_quick": 10000, "cifar10_full": 10000}
 IMAGENET_TRAIN, IMAGENET_VAL = 1281167, 50000
 
 
@@ -33,7 +33,7 @@ def test_solver_fits_its_net(path: Path) -> None:
     assert solver.net.startswith(f"models/{model}/train_val")
     assert solver.snapshot_prefix.startswith(f"runs/{model}/{model}")
     tested = solver.test_iter[0] * batch_size(solver, TEST)
-    assert tested == TEST_PICTURES.get(model, IMAGENET_VAL)
+    assert tested == TEST_IMAGES.get(model, IMAGENET_VAL)
     assert solver.solver_mode == 0, "CPU"
     assert min(solver.max_iter, solver.snapshot, solver.display, solver.test_interval) > 0
     assert solver.momentum == pytest.approx(0.9)

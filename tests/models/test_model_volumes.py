@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from model_shapes import MODELS, TRAIN, trace
 
 from pycaffe_fire.schema import read_net
+from tests.models.model_shapes import MODELS, TRAIN, trace
 
 BATCH = 1024
 
@@ -36,7 +36,7 @@ def test_volumes_are_the_papers(
     assert 3 * forward == pytest.approx(tflop, abs=0.05 if groups else 0.005)
 
 
-# Multiply-adds of one picture in G. Caffe's SqueezeNet crops 227; its figure is given for 224.
+# Multiply-adds of one image in G. Caffe's SqueezeNet crops 227; its figure is given for 224.
 @pytest.mark.parametrize(
     ("name", "crop", "published", "rounding"),
     [

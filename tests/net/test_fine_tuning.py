@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from net_cases import conv, inputs, ip, make, relu
 
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
 from pycaffe_fire.errors import WeightsError
+from tests.net.net_cases import conv, inputs, ip, make, relu
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "solver" / "sgd_step"
 

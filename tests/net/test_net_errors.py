@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from net_cases import conv, inputs, ip, layer, make, relu, softmax_loss, write
 
 import pycaffe_fire as caffe
 from pycaffe_fire.errors import FireError, NetError
+from tests.net.net_cases import conv, inputs, ip, layer, make, relu, softmax_loss, write
 
 
 @pytest.mark.parametrize(

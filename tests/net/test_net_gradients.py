@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from net_cases import (
+
+import pycaffe_fire as caffe
+from tests.net.net_cases import (
     IMAGES,
     LABELS,
     agree,
@@ -21,8 +23,6 @@ from net_cases import (
     relu,
     softmax_loss,
 )
-
-import pycaffe_fire as caffe
 
 FROZEN = "param { lr_mult: 0 } param { lr_mult: 0 }"
 

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from net_cases import RNG, agree, conv, gradients, inputs, ip, layer, make, relu, softmax_loss
 
 import pycaffe_fire as caffe
 from pycaffe_fire.errors import LayerError
+from tests.net.net_cases import (
+    RNG,
+    agree,
+    conv,
+    gradients,
+    inputs,
+    ip,
+    layer,
+    make,
+    relu,
+    softmax_loss,
+)
 
 
 def pyramid(batch: int, size: int) -> str:

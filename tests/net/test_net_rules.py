@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from net_cases import inputs, layer, make, message, write
 
 import pycaffe_fire as caffe
 from pycaffe_fire.errors import NetError
 from pycaffe_fire.net.graph import filter_net
+from tests.net.net_cases import inputs, layer, make, message, write
 
 
 def kept(

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from net_cases import IMAGES, LABELS, conv, gradients, inputs, ip, layer, make, relu, softmax_loss
 
 import pycaffe_fire as caffe
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.errors import LayerError
 from pycaffe_fire.layers import Context
+from tests.net.net_cases import (
+    IMAGES,
+    LABELS,
+    conv,
+    gradients,
+    inputs,
+    ip,
+    layer,
+    make,
+    relu,
+    softmax_loss,
+)
 
 W = 'param { name: "w" } param { name: "b" }'
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from net_cases import (
+
+from pycaffe_fire.net.graph import insert_splits
+from tests.net.net_cases import (
     IMAGES,
     LABELS,
     agree,
@@ -18,8 +20,6 @@ from net_cases import (
     relu,
     softmax_loss,
 )
-
-from pycaffe_fire.net.graph import insert_splits
 
 
 def wired(text: str) -> list[tuple[str, list[str], list[str], list[float]]]:

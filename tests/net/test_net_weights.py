@@ -6,7 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from net_cases import (
+
+import pycaffe_fire as caffe
+from pycaffe_fire import schema
+from pycaffe_fire.errors import WeightsError
+from tests.net.net_cases import (
     IMAGES,
     agree,
     conv,
@@ -20,10 +24,6 @@ from net_cases import (
     softmax_loss,
     write,
 )
-
-import pycaffe_fire as caffe
-from pycaffe_fire import schema
-from pycaffe_fire.errors import WeightsError
 
 
 def text(outputs: int = 5, filters: int = 16) -> str:

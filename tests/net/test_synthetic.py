@@ -23,7 +23,7 @@ def net(data, classes=7):
     return schema.parse_text(text, schema.NetParameter())
 
 
-def test_pictures_and_labels_are_what_the_net_expects():
+def test_images_and_labels_are_what_the_net_expects():
     made = with_synthetic_data(
         net('type: "Data" data_param { source: "x" batch_size: 64 } '
             "transform_param { crop_size: 5 mean_value: 100 mean_value: 110 mean_value: 120 "

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import sys
 import types
-from pathlib import Path
 
-TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS / "cuda"), str(TESTS / "parallel")]
+from mpi4py import MPI
 
-import fake_cupy  # noqa: E402
-import queued_nccl  # noqa: E402
-from mpi4py import MPI  # noqa: E402
-
-from pycaffe_fire.cli import fire_train  # noqa: E402
+from pycaffe_fire.cli import fire_train
+from tests.cuda import fake_cupy
+from tests.parallel import queued_nccl
 
 
 class AtOnce:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from queued_device import streams
+
+from tests.parallel.queued_device import streams
 
 available = True
 NCCL_SUM, NCCL_FLOAT16, NCCL_FLOAT32, NCCL_BFLOAT16 = 0, 6, 7, 9

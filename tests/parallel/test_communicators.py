@@ -8,14 +8,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.util
 import itertools
 import json
 import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +20,7 @@ from numpy.typing import NDArray
 from pycaffe_fire.parallel import job
 from pycaffe_fire.parallel.communicators import COMMUNICATORS
 from pycaffe_fire.parallel.tree import Node, PartialSums
+from tests.parallel.ranks import run_ranks
 
 RANKS = (1, 2, 3, 4, 5, 8)
 LEAVES = 8
@@ -142,25 +138,9 @@ def run_all_cases() -> None:
 # What pytest does.
 
 
-def mpiexec() -> str | None:
-    beside = Path(sys.executable).parent / "mpiexec"
-    return str(beside) if beside.exists() else shutil.which("mpiexec")
-
-
 @pytest.fixture(scope="module")
 def results() -> dict[str, Any]:
-    if importlib.util.find_spec("mpi4py") is None or not mpiexec():
-        pytest.skip("mpi4py or mpiexec is missing: pip install pycaffe_fire[mpi]")
-    patient = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1", "MPIR_CVAR_POLLS_BEFORE_YIELD": "10"}
-    done = subprocess.run(
-        [str(mpiexec()), "-n", str(max(RANKS)), sys.executable, __file__],
-        env={**os.environ, **patient, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    answer: dict[str, Any] = run_ranks("tests.parallel.test_communicators", max(RANKS))
     return answer
 
 

@@ -7,7 +7,7 @@ work as late as it may, NCCL one that talks MPI: no hardware has run any of this
 from __future__ import annotations
 
 import functools
-import importlib.util
+import importlib
 import inspect
 import itertools
 import json
@@ -24,15 +24,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from queued_device import Array, QueuedBackend, empty
-from test_communicators import (
-    LEAVES,
-    canonical,
-    leaf_values,
-    mpiexec,
-    nodes_of,
-)
-from test_jobs import write
 
 from pycaffe_fire.errors import SolverError
 from pycaffe_fire.parallel import device, waiting
@@ -41,6 +32,15 @@ from pycaffe_fire.parallel.device import Direct, Nccl, Staged, adapted
 from pycaffe_fire.parallel.device.direct import mpi_reads_devices
 from pycaffe_fire.parallel.launch import find_mpiexec
 from pycaffe_fire.parallel.tree import Node
+from tests.parallel.queued_device import Array, QueuedBackend, empty
+from tests.parallel.ranks import run_ranks
+from tests.parallel.test_communicators import (
+    LEAVES,
+    canonical,
+    leaf_values,
+    nodes_of,
+)
+from tests.parallel.test_jobs import write
 
 RANKS = (2, 3, 4)
 SIZES = (1, 3, 1024, 4097)
@@ -61,7 +61,7 @@ CASES = [Case(*c) for c in itertools.product(WAYS, RANKS, WIRES)]
 
 
 def make(case: Case, comm: Any, backend: QueuedBackend) -> Any:
-    import queued_nccl
+    from tests.parallel import queued_nccl
 
     way, _, name = case.way.partition(" ")
     queued_nccl.calls.clear()
@@ -82,7 +82,7 @@ def on_device(nodes: list[Node]) -> list[Node]:
 
 
 def run_case(case: Case, comm: Any) -> dict[str, Any]:
-    import queued_nccl
+    from tests.parallel import queued_nccl
 
     backend = QueuedBackend(comm.rank)
     communicator = make(case, comm, backend)
@@ -117,7 +117,7 @@ def run_case(case: Case, comm: Any) -> dict[str, Any]:
 def run_all_cases() -> None:
     from mpi4py import MPI
 
-    sys.modules["cupy.cuda.nccl"] = __import__("queued_nccl")
+    sys.modules["cupy.cuda.nccl"] = importlib.import_module("tests.parallel.queued_nccl")
     world = MPI.COMM_WORLD
     comms = {p: world.Split(0 if world.rank < p else MPI.UNDEFINED) for p in RANKS}
     found = [run_case(c, comms[c.ranks]) if world.rank < c.ranks else {} for c in CASES]
@@ -133,16 +133,8 @@ Results = list[tuple[Case, list[dict[str, Any]]]]
 
 @pytest.fixture(scope="module")
 def results() -> Results:
-    if importlib.util.find_spec("mpi4py") is None or not mpiexec():
-        pytest.skip("mpi4py or mpiexec is missing: pip install pycaffe_fire[mpi]")
-    patient = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1", "MPIR_CVAR_POLLS_BEFORE_YIELD": "10"}
-    done = subprocess.run(
-        [str(mpiexec()), "-n", str(max(RANKS)), sys.executable, __file__],
-        env={**os.environ, **patient, "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, timeout=200,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    return list(zip(CASES, json.loads(done.stdout.splitlines()[-1]), strict=True))
+    found = run_ranks("tests.parallel.test_device_sums", max(RANKS))
+    return list(zip(CASES, found, strict=True))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -218,7 +210,7 @@ def test_descriptions_say_which_way_gradients_go(results: Results) -> None:
 
 
 def test_the_stand_in_takes_what_nccl_takes() -> None:
-    import queued_nccl
+    from tests.parallel import queued_nccl
 
     file = Path(__file__).parents[1] / "cuda" / "cupy_api.json"
     signatures = json.loads(file.read_text())["signatures"]
@@ -262,7 +254,7 @@ def choose(
     monkeypatch: pytest.MonkeyPatch, places: list[device.Place], wanted: str = "",
     failures: list[str] | None = None, name: str = "halving",
 ) -> Any:  # fmt: skip
-    import queued_nccl
+    from tests.parallel import queued_nccl
 
     comm = FakeComm(places)
     comm.failures = failures or ["", ""]
@@ -367,7 +359,7 @@ def losses(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return run
 
 
-GPU_RANK = str(Path(__file__).with_name("gpu_rank.py"))
+GPU_RANK = "-m tests.parallel.gpu_rank"
 
 
 @pytest.mark.parametrize(
@@ -394,7 +386,7 @@ def test_nccl_for_cpus_is_one_sentence(losses: Any) -> None:
 
 def started(monkeypatch: pytest.MonkeyPatch) -> Any:
     made = choose(monkeypatch, PAIR)
-    monkeypatch.setattr("queued_device.Event.done", False)
+    monkeypatch.setattr("tests.parallel.queued_device.Event.done", False)
     made._backend.activate()
     made.start([Node(0, 1, Array(leaf_values(0, 4).copy()))])
     return made

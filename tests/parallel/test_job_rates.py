@@ -8,9 +8,8 @@ import pytest
 
 pytest.importorskip("mpi4py", reason="several ranks need mpi4py")
 
-from test_jobs import folder, weights  # noqa: E402, F401
-
 from pycaffe_fire import schema  # noqa: E402
+from tests.parallel.test_jobs import folder, weights  # noqa: E402, F401
 
 RATES = (
     "larc: true larc_turbo: true larc_eta: 0.05 gamma: 0.5 "

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "solver"))
-from solver_cases import DROPOUT, SGD, body, close, make, rows_layer, same_bits, weights, write_rows
-
 from pycaffe_fire.errors import FireError, SolverError
 from pycaffe_fire.solver.events import Evaluated, Trained
+from tests.solver.solver_cases import (
+    DROPOUT,
+    SGD,
+    body,
+    close,
+    make,
+    rows_layer,
+    same_bits,
+    weights,
+    write_rows,
+)
 
 BATCH_NORM = (
     'layer { name: "bn" type: "BatchNorm" bottom: "pool" top: "pool" }\n'

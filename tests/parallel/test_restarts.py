@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("mpi4py", reason="several ranks need mpi4py")
 
-from test_jobs import PYTHON, TROUBLE, ranks_of, start, wait_for, write
+from tests.parallel.test_jobs import PYTHON, TROUBLE, ranks_of, start, wait_for, write
 
 
 @pytest.fixture

@@ -6,25 +6,19 @@ mpiexec runs this file as five ranks, once for all tests; ranks 0 .. p-1 train t
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import itertools
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from test_communicators import mpiexec
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "solver"))
-from solver_cases import DROPOUT, body, make, records_layer, weights, write_records
-from test_leaves import BATCH_NORM
 
 from pycaffe_fire.parallel.communicators import COMMUNICATORS
 from pycaffe_fire.solver import Solver
+from tests.parallel.ranks import run_ranks
+from tests.parallel.test_leaves import BATCH_NORM
+from tests.solver.solver_cases import DROPOUT, body, make, records_layer, weights, write_records
 
 RANKS, LEAVES, STEPS = (1, 2, 3, 5), 8, 4
 RULES = {
@@ -115,16 +109,7 @@ def run_all_cases() -> None:
 @pytest.fixture(scope="module")
 def results() -> list[Any]:
     """(cases, resumed) of every rank."""
-    if importlib.util.find_spec("mpi4py") is None or not mpiexec():
-        pytest.skip("mpi4py or mpiexec is missing: pip install pycaffe_fire[mpi]")
-    patient = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1", "MPIR_CVAR_POLLS_BEFORE_YIELD": "10"}
-    done = subprocess.run(
-        [str(mpiexec()), "-n", str(max(RANKS)), sys.executable, __file__],
-        env={**os.environ, **patient, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"},
-        capture_output=True, text=True, timeout=240,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    answer: list[Any] = json.loads(done.stdout.splitlines()[-1])
+    answer: list[Any] = run_ranks("tests.parallel.test_solvers", max(RANKS))
     return answer
 
 

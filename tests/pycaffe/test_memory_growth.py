@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import DEPLOY
 
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
 from pycaffe_fire.backend import cpu_backend
+from tests.pycaffe.cases import DEPLOY
 
 STATUS = Path("/proc/self/statm")
 PAGE = 4096

@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from cases import DUMMY, solver_file
-from conftest import DROPIN
 
 import pycaffe_fire as caffe
 from pycaffe_fire.parallel.launch import find_mpiexec
+from tests.pycaffe.cases import DUMMY, solver_file
+from tests.pycaffe.conftest import DROPIN
 
 SCRIPT = Path(__file__).parent / "scripts" / "several_solvers.py"
 SETTINGS = "random_seed: 5 max_iter: 4 display: 2 momentum: 0.9"

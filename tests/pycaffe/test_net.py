@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import DEPLOY, TRAIN, deploy
 
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
+from tests.pycaffe.cases import DEPLOY, TRAIN, deploy
 
 RNG = np.random.RandomState(0)
 IMAGES = RNG.rand(10, 2, 6, 6).astype(np.float32)

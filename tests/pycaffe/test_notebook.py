@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from cases import DEPLOY, deploy
+from tests.pycaffe.cases import DEPLOY, deploy
 
 
 def test_a_net_in_words() -> None:

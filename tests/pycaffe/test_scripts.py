@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import DROPIN
+
+from tests.pycaffe.conftest import DROPIN
 
 SCRIPTS = Path(__file__).parent / "scripts"
 ENDINGS = {
@@ -17,7 +18,7 @@ ENDINGS = {
     "feature_extraction": "features (7, 6, 9, 9)",
     "finetune": "fine-tuned to",
     "custom_loop": "accuracies",
-    "filter_visualisation": "pictures drawn",
+    "filter_visualisation": "images drawn",
     "fully_convolutional": "map of classes (5, 5)",
     "siamese": "siamese loss",
     "lstm": "lstm loss",

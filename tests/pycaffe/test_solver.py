@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import DUMMY, TRAIN, solver_file
 
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
+from tests.pycaffe.cases import DUMMY, TRAIN, solver_file
 
 DATA = np.random.RandomState(0).rand(16, 3, 1, 1).astype(np.float32)
 LABELS = np.arange(16) % 2

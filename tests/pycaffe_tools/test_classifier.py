@@ -22,7 +22,7 @@ SIZE = 8
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """A linear net on 3 x 8 x 8 pictures with weights of every value."""
+    """A linear net on 3 x 8 x 8 images with weights of every value."""
     folder = tmp_path_factory.mktemp("model")
     n = NetSpec()
     n.data = L.Input(shape=dict(dim=[4, 3, SIZE, SIZE]))
@@ -45,7 +45,7 @@ def expected(model: tuple[str, str], inputs: Any) -> Any:
     return scores / scores.sum(1, keepdims=True)
 
 
-def pictures(count: int) -> list[Any]:
+def some_images(count: int) -> list[Any]:
     rng = np.random.default_rng(2)
     return [rng.random((11 + i, 13, 3), np.float32) for i in range(count)]
 
@@ -62,7 +62,7 @@ OPTIONS: dict[str, Any] = dict(
 
 def test_ten_crops_are_averaged(model: tuple[str, str]) -> None:
     classifier = Classifier(*model, image_dims=(10, 12), **OPTIONS)
-    images = pictures(3)
+    images = some_images(3)
     resized = [resize_image(image, (10, 12)) for image in images]
     want = expected(model, ready(oversample(resized, (SIZE, SIZE))))
     found = classifier.predict(images)
@@ -72,7 +72,7 @@ def test_ten_crops_are_averaged(model: tuple[str, str]) -> None:
 
 def test_the_centre_alone(model: tuple[str, str]) -> None:
     classifier = Classifier(*model, image_dims=(10, 12), **OPTIONS)
-    images = pictures(5)  # more than a batch
+    images = some_images(5)  # more than a batch
     crops = [resize_image(image, (10, 12))[1:9, 2:10] for image in images]
     np.testing.assert_allclose(
         classifier.predict(images, oversample=False), expected(model, ready(crops)), rtol=1e-4
@@ -85,11 +85,11 @@ def test_image_dims_are_the_inputs_size_unless_given(model: tuple[str, str]) -> 
     assert classifier.inputs == ["data"] and isinstance(classifier, Net)
     with pytest.raises(DataError, match="smaller than the net's input"):
         Classifier(*model, image_dims=(4, 12))
-    with pytest.raises(DataError, match="no pictures"):
+    with pytest.raises(DataError, match="no images"):
         classifier.predict([])
 
 
-def test_nets_without_a_picture_input(model: tuple[str, str], tmp_path: Path) -> None:
+def test_nets_without_a_image_input(model: tuple[str, str], tmp_path: Path) -> None:
     path = tmp_path / "flat.prototxt"
     path.write_text('layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 3 } } }')
     with pytest.raises(DataError, match="deploy.prototxt"):

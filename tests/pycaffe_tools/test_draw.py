@@ -17,7 +17,7 @@ from pycaffe_fire import schema
 from pycaffe_fire.errors import FireError
 from pycaffe_fire.pycaffe import draw
 from pycaffe_fire.pycaffe.draw.boxes import chart
-from pycaffe_fire.pycaffe.draw.drawing import picture
+from pycaffe_fire.pycaffe.draw.drawing import drawing
 from pycaffe_fire.pycaffe.draw.layout import lay_out
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -69,7 +69,7 @@ def test_shapes_and_rates_on_request() -> None:
 @pytest.mark.parametrize("rankdir", ["TB", "BT", "LR", "RL"])
 def test_nothing_overlaps_and_arrows_touch_their_boxes(rankdir: str) -> None:
     made = chart(googlenet())
-    drawn = picture(made, rankdir)
+    drawn = drawing(made, rankdir)
     for a, b in combinations(drawn.boxes, 2):
         apart_x = a.x + a.width < b.x or b.x + b.width < a.x
         apart_y = a.y + a.height < b.y or b.y + b.height < a.y

@@ -28,7 +28,7 @@ def test_resizing_agrees_with_scikit_image_and_scipy(case: str) -> None:
     np.testing.assert_allclose(ours, expected, rtol=0, atol=3e-7)
 
 
-def test_a_picture_of_one_value_keeps_it() -> None:
+def test_a_image_of_one_value_keeps_it() -> None:
     assert (io.resize_image(np.full((3, 3, 3), 0.25), (7, 5)) == np.float32(0.25)).all()
 
 
@@ -57,10 +57,10 @@ def test_load_image(tmp_path: Path) -> None:
     assert (io.load_image(tmp_path / "deep.png", color=False) == 1).all()
 
 
-def test_pictures_that_cannot_be_read(tmp_path: Path) -> None:
+def test_images_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="missing.png: .*No such file"):
         io.load_image(tmp_path / "missing.png")
-    (tmp_path / "bad.png").write_text("no picture")
+    (tmp_path / "bad.png").write_text("no image")
     with pytest.raises(DataError, match="bad.png"):
         io.load_image(tmp_path / "bad.png")
 
@@ -106,14 +106,14 @@ def test_preprocess_resizes() -> None:
 
 def test_means_of_every_kind() -> None:
     made = io.Transformer({"data": (1, 3, 4, 5), "grey": (1, 1, 4, 5)})
-    picture = np.random.default_rng(3).random((3, 4, 5))
-    made.set_mean("data", picture)
-    np.testing.assert_array_equal(made.mean["data"], picture)
+    image = np.random.default_rng(3).random((3, 4, 5))
+    made.set_mean("data", image)
+    np.testing.assert_array_equal(made.mean["data"], image)
     large = np.random.default_rng(3).random((3, 8, 10))
     made.set_mean("data", large)
     resized = io.resize_image(large.transpose(1, 2, 0), (4, 5)).transpose(2, 0, 1)
     np.testing.assert_array_equal(made.mean["data"], resized)
-    made.set_mean("grey", picture[0])
+    made.set_mean("grey", image[0])
     assert made.mean["grey"].shape == (1, 4, 5)
 
 
@@ -179,6 +179,6 @@ def test_datums() -> None:
 
 def test_encoded_datums_are_decoded() -> None:
     pixels = np.random.default_rng(5).integers(0, 255, (3, 4, 5)).astype(np.uint8)
-    picture = encode_image(pixels, "png", "test")
-    datum = schema.Datum(data=picture, encoded=True)
+    image = encode_image(pixels, "png", "test")
+    datum = schema.Datum(data=image, encoded=True)
     np.testing.assert_array_equal(io.datum_to_array(datum), pixels)

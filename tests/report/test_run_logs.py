@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,7 @@ from pycaffe_fire.report.json_log import JsonLog, read_events
 from pycaffe_fire.report.runs import read_run
 from pycaffe_fire.report.tensorboard import TensorBoardLog, crc32c, read_scalars
 from pycaffe_fire.solver import events
-
-sys.path.append(str(Path(__file__).parents[1] / "cli"))
-from runs import make_run, write_solver  # noqa: E402
+from tests.cli.runs import make_run, write_solver
 
 CAFFE = Path(__file__).parents[1] / "golden" / "logs" / "caffe_train.log"
 

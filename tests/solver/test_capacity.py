@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from solver_cases import body, make, rows_layer, write_rows
 
 from pycaffe_fire.backend import cpu_backend, host
 from pycaffe_fire.backend.numpy import NumPyBackend
@@ -14,6 +13,7 @@ from pycaffe_fire.errors import SolverError
 from pycaffe_fire.net.summary import facts
 from pycaffe_fire.report.summary import summary_lines
 from pycaffe_fire.solver import capacity
+from tests.solver.solver_cases import body, make, rows_layer, write_rows
 
 GIB = 2**30
 

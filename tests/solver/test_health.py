@@ -11,7 +11,6 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from solver_cases import SGD, body, rows_layer, same_bits, weights
 
 from pycaffe_fire import schema
 from pycaffe_fire.backend import cpu_backend
@@ -20,6 +19,7 @@ from pycaffe_fire.errors import SolverError
 from pycaffe_fire.solver import Solver, SolverOptions
 from pycaffe_fire.solver.events import NotFinite
 from pycaffe_fire.solver.health import MOST_SKIPS
+from tests.solver.solver_cases import SGD, body, rows_layer, same_bits, weights
 
 PACKAGE = Path(__file__).parents[2]
 NORM = 'layer { name: "bn" type: "BatchNorm" bottom: "pool" top: "pool" }\n'

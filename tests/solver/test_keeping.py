@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from solver_cases import SGD, body, make, rows_layer, same_bits, weights, write_rows
 
 from pycaffe_fire import schema
 from pycaffe_fire.cli.fire_train import main
@@ -20,6 +19,7 @@ from pycaffe_fire.parallel.leaves import Output
 from pycaffe_fire.solver import Solver
 from pycaffe_fire.solver.keeping import Best
 from pycaffe_fire.solver.snapshot_files import newest_snapshot
+from tests.solver.solver_cases import SGD, body, make, rows_layer, same_bits, weights, write_rows
 
 PREFIX = 'snapshot_prefix: "out/run" '
 ACCURACY = (

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kill_cases import ITERATIONS, Case
+
+from tests.solver.kill_cases import ITERATIONS, Case
 
 ROUNDS = int(os.environ.get("FIRE_KILLS", "3"))
 KINDS = [("Adam", 4, "BINARYPROTO"), ("SGD", 1, "HDF5"), ("SGD", 1, "BINARYPROTO"),

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from solver_cases import body, make, rows_layer, same_bits, weights, write_rows
 
 from pycaffe_fire import schema
 from pycaffe_fire.errors import SolverError
 from pycaffe_fire.solver.rates import Plateau, learning_rate, passed_steps
+from tests.solver.solver_cases import body, make, rows_layer, same_bits, weights, write_rows
 
 
 def rate(settings: str, iteration: int) -> float:

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from solver_cases import body, make, rows_layer, same_bits, weights, write_rows
 
 from pycaffe_fire.backend import cpu_backend
 from pycaffe_fire.backend.base import Segment
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.errors import SolverError
 from pycaffe_fire.solver import Solver, SolverOptions
+from tests.solver.solver_cases import body, make, rows_layer, same_bits, weights, write_rows
 
 Array = np.ndarray[Any, Any]
 

@@ -8,7 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from solver_cases import (
+
+import pycaffe_fire as caffe
+from pycaffe_fire import schema
+from pycaffe_fire.errors import FireError, SolverError, WeightsError
+from pycaffe_fire.solver import recorded_run
+from tests.solver.solver_cases import (
     DROPOUT,
     SGD,
     body,
@@ -20,11 +25,6 @@ from solver_cases import (
     write_records,
     write_rows,
 )
-
-import pycaffe_fire as caffe
-from pycaffe_fire import schema
-from pycaffe_fire.errors import FireError, SolverError, WeightsError
-from pycaffe_fire.solver import recorded_run
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "solver"
 PREFIX = 'snapshot_prefix: "out/run" '

@@ -16,7 +16,6 @@ import h5py
 import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2
-from solver_cases import SGD, body, make, rows_layer, weights, write_rows
 
 import pycaffe_fire
 from pycaffe_fire import schema
@@ -27,6 +26,7 @@ from pycaffe_fire.schema.messages import load_classes
 from pycaffe_fire.solver import Solver
 from pycaffe_fire.solver.events import Finished
 from pycaffe_fire.solver.snapshot_files import newest_snapshot, prepare
+from tests.solver.solver_cases import SGD, body, make, rows_layer, weights, write_rows
 
 PREFIX = 'snapshot_prefix: "out/run" '
 OURS = 20000  # field numbers from here on are not Caffe's

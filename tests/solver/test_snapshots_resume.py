@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kill_cases import Case
-from solver_cases import SGD, body, make, rows_layer, same_bits, weights, write_rows
 
 from pycaffe_fire import schema
 from pycaffe_fire.backend import cpu_backend
 from pycaffe_fire.solver import Action, Solver, SolverOptions, events, read_param
+from tests.solver.kill_cases import Case
+from tests.solver.solver_cases import SGD, body, make, rows_layer, same_bits, weights, write_rows
 
 PREFIX = 'snapshot_prefix: "out/run" '
 ACCURACY = (

@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from solver_cases import (
+
+from pycaffe_fire import schema
+from pycaffe_fire.backend.numpy import NumPyBackend
+from pycaffe_fire.errors import SolverError
+from pycaffe_fire.solver import Action, Solver, SolverOptions
+from pycaffe_fire.solver import events as happened
+from pycaffe_fire.solver.events import Evaluated, Finished, Saved, Trained
+from tests.solver.solver_cases import (
     SGD,
     body,
     make,
@@ -20,13 +27,6 @@ from solver_cases import (
     write_records,
     write_rows,
 )
-
-from pycaffe_fire import schema
-from pycaffe_fire.backend.numpy import NumPyBackend
-from pycaffe_fire.errors import SolverError
-from pycaffe_fire.solver import Action, Solver, SolverOptions
-from pycaffe_fire.solver import events as happened
-from pycaffe_fire.solver.events import Evaluated, Finished, Saved, Trained
 
 ACCURACY = (
     'layer { name: "accuracy" type: "Accuracy" bottom: "ip" bottom: "label" top: "accuracy" '

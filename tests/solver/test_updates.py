@@ -8,10 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from solver_cases import SGD, body, close, make, rows_layer, same_bits, weights, write_rows
 
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.errors import SolverError
+from tests.solver.solver_cases import (
+    SGD,
+    body,
+    close,
+    make,
+    rows_layer,
+    same_bits,
+    weights,
+    write_rows,
+)
 
 
 @pytest.fixture

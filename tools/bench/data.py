@@ -24,7 +24,7 @@ from PIL import Image
 
 from pycaffe_fire import schema
 from pycaffe_fire.backend import random
-from pycaffe_fire.data.datum import encode_datum, parse_datum, picture_datum
+from pycaffe_fire.data.datum import encode_datum, image_datum, parse_datum
 from pycaffe_fire.data.db import open_database
 from pycaffe_fire.data.loader import Loader
 from pycaffe_fire.data.order import SequentialOrder, leaf_schedule
@@ -37,7 +37,7 @@ QUALITY = 90
 KEY = random.key(1, "bench")
 
 
-def make_picture(number: int) -> Image.Image:
+def make_image(number: int) -> Image.Image:
     """Smooth patches with some grain: about as hard to decode as a photograph of this size."""
     words = random.bits(KEY, 0, number, 12 * 12 * 3 + SIDE * SIDE * 3 // 4)
     patches = (words[: 12 * 12 * 3] >> 24).astype(np.uint8).reshape(12, 12, 3)
@@ -50,12 +50,12 @@ def make_picture(number: int) -> Image.Image:
 def make_databases(folder: Path, records: int) -> None:
     with DatabaseWriter(folder / "raw") as raw, DatabaseWriter(folder / "jpeg") as jpeg:
         for i in range(records):
-            picture = make_picture(i)
-            pixels = np.asarray(picture)[:, :, ::-1].transpose(2, 0, 1)
+            image = make_image(i)
+            pixels = np.asarray(image)[:, :, ::-1].transpose(2, 0, 1)
             file = io.BytesIO()
-            picture.save(file, "JPEG", quality=QUALITY)
+            image.save(file, "JPEG", quality=QUALITY)
             raw.put(b"%08d" % i, encode_datum(pixels, i % 1000, encoded=False))
-            jpeg.put(b"%08d" % i, picture_datum(file.getvalue(), i % 1000))
+            jpeg.put(b"%08d" % i, image_datum(file.getvalue(), i % 1000))
 
 
 def loader_rate(path: Path, batch: int, threads: int, seconds: float) -> float:

@@ -3,7 +3,7 @@
 python tools/large_batch/run.py            all runs, then results.json and accuracy.png beside this
 python tools/large_batch/run.py --draw     only the plot and the table, from results.json
 
-Every run is the command fire_train as a user would start it, over the same number of pictures.
+Every run is the command fire_train as a user would start it, over the same number of images.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 NET = ROOT / "models" / "lenet" / "train_val.prototxt"
 RESULTS, PLOT = HERE / "results.json", HERE / "accuracy.png"
-PICTURES = 20_000  # of the training set
-BETWEEN_TESTS = 20_480  # pictures: a whole number of iterations of every batch here
+IMAGES = 20_000  # of the training set
+BETWEEN_TESTS = 20_480  # images: a whole number of iterations of every batch here
 SMALL, LARGE = 64, 1024
 WARM_UP = 0.3  # of all iterations
 
@@ -61,7 +61,7 @@ def cases(epochs: int) -> list[Case]:
     ]  # fmt: skip
 
 
-Accuracies = list[float]  # before training, and after every BETWEEN_TESTS pictures
+Accuracies = list[float]  # before training, and after every BETWEEN_TESTS images
 
 
 def train(case: Case, seed: int, epochs: int, folder: Path) -> Accuracies:
@@ -120,7 +120,7 @@ def draw(results: dict[str, list[Accuracies]]) -> None:
 
     figure, axes = pyplot.subplots(figsize=(7, 4.2), layout="constrained")
     tests = len(next(iter(results.values()))[0])
-    epochs = [i * BETWEEN_TESTS / PICTURES for i in range(tests)]
+    epochs = [i * BETWEEN_TESTS / IMAGES for i in range(tests)]
     for case in cases(tests - 1):
         columns = list(zip(*results[case.name], strict=True))
         low, high = [100 * min(c) for c in columns], [100 * max(c) for c in columns]

@@ -112,7 +112,7 @@ def _resnet50(net: NetText) -> str:
         return net.batch_norm(f"bn{name}", f"scale{name}", x)
 
     def block(name: str, x: str, width: int, stride: int, widens: bool) -> str:
-        # A stage halves the picture in its first 1x1 convolutions; later versions of the net
+        # A stage halves the image in its first 1x1 convolutions; later versions of the net
         # do so in the 3x3 one, which costs 4.1 instead of 3.9 G multiply-adds.
         shortcut = conv_norm(f"{name}_branch1", x, 4 * width, 1, stride) if widens else x
         x = conv_norm(f"{name}_branch2a", x, width, 1, stride)

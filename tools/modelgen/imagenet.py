@@ -195,7 +195,7 @@ class GoogLeNetText(NetText):
         self.accuracy(f"{head}/top-5", scores, top_k=5)
 
     def body(self, heads: bool) -> str:
-        """Everything between the pictures and the main scores."""
+        """Everything between the images and the main scores."""
         x = self.conv_relu("conv1/7x7_s2", "data", 64, 7, stride=2)
         x = self.lrn("pool1/norm1", self.pool("pool1/3x3_s2", x, MAX, 3, 2))
         x = self.conv_relu("conv2/3x3", self.conv_relu("conv2/3x3_reduce", x, 64, 1), 192, 3)

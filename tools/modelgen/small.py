@@ -47,7 +47,7 @@ def lenet_train_val() -> NetText:
 
 
 def lenet_deploy() -> NetText:
-    net = NetText("LeNet", "LeNet for classifying: 28x28 grey pictures scaled to 0..1.")
+    net = NetText("LeNet", "LeNet for classifying: 28x28 grey images scaled to 0..1.")
     net.input((64, 1, 28, 28))
     return _deploy(net, _lenet_body(net))
 

@@ -12,7 +12,7 @@ IMAGENET_VAL = 50000
 
 
 def iterations(epochs: int, batch: int) -> int:
-    """Iterations nearest to so many passes over ImageNet's training pictures."""
+    """Iterations nearest to so many passes over ImageNet's training images."""
     return round(epochs * IMAGENET_TRAIN / batch)
 
 
@@ -25,7 +25,7 @@ def solver(model: str, about: str, *, net: str = "train_val", run: str = "", **f
 def lenet() -> str:
     return solver(
         "lenet",
-        "LeNet on the digits set: three passes over its 20,000 pictures.",
+        "LeNet on the digits set: three passes over its 20,000 images.",
         test_iter=40,
         test_interval=250,
         base_lr=0.01,

@@ -84,7 +84,7 @@ class CudaBackend(NumPyBackend):
         self._engines = Engines(self.compute, cudnn)
         self._reserved = 0
         self._kept: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
-        self._doubts: list[tuple[Array, Callable[[], None]]] = []
+        self._deferred_checks: list[tuple[Array, Callable[[], None]]] = []
         self._recorder: GraphRecorder | None = None  # while it records
         self._places: weakref.WeakKeyDictionary[Tensor, Array] | None = None
         self.viewed: list[CudaTensor] = []  # of which array code holds float32 arrays
@@ -154,9 +154,9 @@ class CudaBackend(NumPyBackend):
     def mark(self) -> int:
         return len(self.viewed)
 
-    def settle(self, mark: int) -> None:
+    def write_back(self, mark: int) -> None:
         for tensor in self.viewed[mark:]:
-            tensor.settle()
+            tensor.write_back()
         del self.viewed[mark:]
 
     def host_view(self, blob: Blob) -> Blob:
@@ -164,10 +164,10 @@ class CudaBackend(NumPyBackend):
 
     def upload(self, tensor: Tensor, values: Array) -> None:
         buffer = self.uploads.start(tensor, values.reshape(-1))
-        tensor.bind(buffer if self._places is None else self._settled(tensor, buffer))
+        tensor.bind(buffer if self._places is None else self._written_back(tensor, buffer))
         tensor.fresh = NATIVE
 
-    def _settled(self, tensor: Tensor, buffer: Array) -> Array:
+    def _written_back(self, tensor: Tensor, buffer: Array) -> Array:
         """A copy of a batch in memory that does not move from batch to batch."""
         assert self._places is not None
         place = self._places.get(tensor)
@@ -182,7 +182,7 @@ class CudaBackend(NumPyBackend):
 
     @contextmanager
     def recording(self, recorder: GraphRecorder) -> Iterator[None]:
-        """Kernels and doubts inside are this recorder's business."""
+        """Kernels and checks inside are this recorder's business."""
         self.kernels.recorder = self._recorder = recorder
         try:
             with self.blas.recording(self.compute):
@@ -231,7 +231,7 @@ class CudaBackend(NumPyBackend):
             self._scratch = self.empty(max(size, self._reserved))
         return self._scratch[:size].view(KINDS[kind])[:elements]
 
-    # Numbers and doubts that wait until somebody looks.
+    # Numbers and checks that wait until somebody looks.
 
     def total(self, values: Array) -> Any:
         return Later(0.0, ((1.0, Scalar(values.sum(), self._read)),))
@@ -243,23 +243,23 @@ class CudaBackend(NumPyBackend):
         self.confirm()
         return value
 
-    def require(self, condition: Array, complain: Callable[[], None]) -> None:
+    def require(self, condition: Array, on_failure: Callable[[], None]) -> None:
         if self._recorder is not None:
-            self._recorder.doubts.append((condition, complain))
+            self._recorder.deferred_checks.append((condition, on_failure))
             return
-        self._doubts.append((condition, complain))
-        if len(self._doubts) >= MOST_DOUBTS:
+        self._deferred_checks.append((condition, on_failure))
+        if len(self._deferred_checks) >= MOST_DOUBTS:
             self.confirm()
 
     def confirm(self) -> None:
         """Raise the complaint of the first condition that did not hold since the last look."""
-        doubts, self._doubts = self._doubts, []
-        if not doubts:
+        checks, self._deferred_checks = self._deferred_checks, []
+        if not checks:
             return
-        held = self.xp.stack([condition for condition, _ in doubts]).get()
-        for good, (_, complain) in zip(held, doubts, strict=True):
+        held = self.xp.stack([condition for condition, _ in checks]).get()
+        for good, (_, on_failure) in zip(held, checks, strict=True):
             if not good:
-                complain()
+                on_failure()
 
     def uniform(self, draw: Draw, samples: int, n: int) -> Array:
         out = self.xp.empty((samples, n), np.float32)

@@ -42,7 +42,7 @@ class GraphRecorder(Recorder):
         self._changing: list[tuple[str, list[int]]] = []  # kernels and their cells, in order
         self._expected: Iterator[tuple[str, list[int]]] | None = None
         self._all_change = False
-        self.doubts: list[tuple[Array, Callable[[], None]]] = []
+        self.deferred_checks: list[tuple[Array, Callable[[], None]]] = []
         self._graph: Any = None
         self._scratch: Array | None = None
 
@@ -136,8 +136,8 @@ class GraphRecorder(Recorder):
             used = self._used * WIDTH
             self._device[:used].set(self._host[:used], stream=self._stream)
         self._graph.launch(self._stream)
-        for condition, complain in self.doubts:
-            self._backend.require(condition.copy(), complain)
+        for condition, on_failure in self.deferred_checks:
+            self._backend.require(condition.copy(), on_failure)
 
     def copied(self, number: Any) -> Any:
         return number.copied() if isinstance(number, Later) else number

@@ -5,7 +5,7 @@ device arrays; `host` hands out a NumPy array that may be written in place, as p
 
 A tensor may be stored in 16 bits. Kernels read it as it is, or as another type through a copy that
 is kept and made anew when the value has changed: so weights have a 16-bit copy beside them. Array
-code gets a float32 array, which is stored again when its layer has run (Backend.settle).
+code gets a float32 array, which is stored again when its layer has run (Backend.write_back).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class CudaTensor(Tensor):
         super().bind(buffer)
 
     def sync(self) -> None:
-        self.settle()
+        self.write_back()
         super().sync()
 
     @property
@@ -82,7 +82,7 @@ class CudaTensor(Tensor):
             self.backend.viewed.append(self)
         return self._view.reshape(self.shape)
 
-    def settle(self) -> None:
+    def write_back(self) -> None:
         """Store what array code has made of the value; its array counts no longer."""
         if self._view is not None:
             view, self._view = self._view, None

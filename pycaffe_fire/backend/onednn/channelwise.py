@@ -72,7 +72,7 @@ class Channelwise(ChannelPlan):
     def _forward(self, kernel: Any, *numbers: Array) -> None:
         source = self._read(self.x.value)
         self.y.value.allocate()
-        if self._keep and not self._kept.size:  # a layer that another one absorbs never runs
+        if self._keep and not self._kept.size:  # a layer that another one fuses never runs
             self._kept = self.backend.empty(prod(self._grid)).reshape(self._grid)
         use_threads(self.backend.threads)
         kernel(source, self._view(self.y.value), self._kept, *numbers)

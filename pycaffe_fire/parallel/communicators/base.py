@@ -40,7 +40,7 @@ class RankCommunicator(Communicator):
         self.waiting = Waiting(self.hosts)
         self.neighbours: Neighbours | None = None  # where sums know to use what they share
         self._xp: Any = np
-        self._settle: Callable[[], object] = lambda: None
+        self._wait: Callable[[], object] = lambda: None
         self._spare: list[Channel] = []
         self._started = 0
         self._flying: list[_Flight] = []
@@ -49,9 +49,9 @@ class RankCommunicator(Communicator):
     def local_size(self) -> int:
         return self.hosts.count(self.hosts[self.rank])
 
-    def use_device(self, xp: Any, settle: Callable[[], object]) -> None:
-        """From now on slices are arrays of `xp`; `settle` waits for all work on them."""
-        self._xp, self._settle = xp, settle
+    def use_device(self, xp: Any, wait: Callable[[], object]) -> None:
+        """From now on slices are arrays of `xp`; `wait` waits for all work on them."""
+        self._xp, self._wait = xp, wait
         self.neighbours = None
 
     # Sums.
@@ -76,7 +76,7 @@ class RankCommunicator(Communicator):
         self._go_on(flight)
 
     def _new_channel(self) -> Channel:
-        return Channel(self.comm, self.wire, self._xp, self._settle, self.neighbours)
+        return Channel(self.comm, self.wire, self._xp, self._wait, self.neighbours)
 
     def buffer(self, elements: int) -> Array:
         shared = self.neighbours.zeros(elements) if self.neighbours is not None else None
@@ -112,8 +112,8 @@ class RankCommunicator(Communicator):
             self._layouts: list[list[tuple[int, int]]] = self.comm.allgather(own)
         return self._layouts
 
-    def at(self, what: str, seconds: float | None = None) -> None:
-        super().at(what)
+    def set_status(self, what: str, seconds: float | None = None) -> None:
+        super().set_status(what)
         if seconds is not None:
             self.waiting.iteration_took(seconds)
 

@@ -30,16 +30,16 @@ class Message:
 class Channel:
     """Sends and receives float32 slices in the wire's format; its scratch memory is reused.
 
-    Slices are arrays of `xp`. On a device `settle` waits for all work on them: only then may the
+    Slices are arrays of `xp`. On a device `wait` waits for all work on them: only then may the
     MPI library touch them. `neighbours` read a slice that is lent to them where it lies: they are
     sent a note in its place, which is shorter than any such slice.
     """
 
     def __init__(
-        self, comm: Any, wire: Wire, xp: Any, settle: Callable[[], object],
+        self, comm: Any, wire: Wire, xp: Any, wait: Callable[[], object],
         neighbours: Neighbours | None = None,
     ) -> None:  # fmt: skip
-        self._comm, self._wire, self._xp, self._settle = comm, wire, xp, settle
+        self._comm, self._wire, self._xp, self._wait = comm, wire, xp, wait
         self._neighbours = neighbours
         self._scratch: dict[int, NDArray[Any]] = {}
         self._lent: list[int] = []  # to whom, in this sum
@@ -52,11 +52,11 @@ class Channel:
 
     def send(self, values: Array, peer: int) -> Message:
         data = self._wire.encode(values, self._xp)
-        self._settle()
+        self._wait()
         return Message(self._comm.Isend(data, peer, self.tag), peer, data)
 
     def lend(self, values: Array, peer: int) -> Message:
-        """Send, or let a neighbour read; the values must then stay as they are until `goodbyes`, or
+        """Send, or let a neighbour read; the values must then stay as they are until `releases`, or
         until something has come back for which the peer had to read them."""  # fmt: skip
         note = self._neighbours.note(values, peer) if self._neighbours is not None else None
         if note is None:
@@ -64,7 +64,7 @@ class Channel:
         self._lent.append(peer)
         return Message(self._comm.Isend(note, peer, self.tag), peer, note)
 
-    def goodbyes(self) -> list[Message]:
+    def releases(self) -> list[Message]:
         """At the end of a sum: complete when all that was lent has been read."""
         token = np.zeros(1, np.float32)
         messages = [
@@ -84,15 +84,15 @@ class Channel:
         return self._receive(held[:elements], peer)
 
     def receive_into(self, target: Array, peer: int, slot: int = 0) -> Message:
-        """Receive what `settle` will have put into `target`, without a copy where it can be."""
+        """Receive what `decode_into` will put into `target`, without a copy where it can be."""
         return self._receive(target, peer) if self._plain else self.receive(target.size, peer, slot)
 
     def _receive(self, data: Array, peer: int) -> Message:
-        self._settle()
+        self._wait()
         status = None if self._neighbours is None else self._neighbours.new_status()
         return Message(self._comm.Irecv(data, peer, self.tag), peer, data, status)
 
-    def settle(self, message: Message, target: Array) -> None:
+    def decode_into(self, message: Message, target: Array) -> None:
         """`target` holds the values of a complete message."""
         self._wire.decode(self._content(message), target)
 

@@ -62,8 +62,8 @@ class HalvingCommunicator(RankCommunicator):
             target = total[give]
             incoming = channel.receive_into(target, peer)
             yield [incoming, channel.lend(total[keep], peer)]
-            channel.settle(incoming, target)
-        yield channel.goodbyes()
+            channel.decode_into(incoming, target)
+        yield channel.releases()
 
     def _collect_pieces(
         self, nodes: Sequence[Node], places: list[list[tuple[int, int]]], channel: Channel
@@ -97,4 +97,4 @@ class HalvingCommunicator(RankCommunicator):
         ]
         yield [*incoming, *(channel.send(total[own], peer) for peer in peers)]
         for message, target in zip(incoming, targets, strict=True):
-            channel.settle(message, target)
+            channel.decode_into(message, target)

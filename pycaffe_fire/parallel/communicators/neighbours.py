@@ -39,21 +39,21 @@ class Neighbours:
     def _meet(self, comm: Any, hosts: Sequence[str]) -> None:
         """Find out by trying who can read whose memory: one name may be that of several hosts."""
         page = self.zeros(2)
-        card = None
+        probe = None
         if page is not None:
             page[...] = np.frombuffer(secrets.token_bytes(page.nbytes), np.float32)
-            card = self._note(page), page.tobytes()
-        cards = comm.allgather(card)
+            probe = self._note(page), page.tobytes()
+        probes = comm.allgather(probe)
         near = [rank for rank, host in enumerate(hosts) if host == hosts[self._rank]]
-        readable = [rank for rank in near if rank != self._rank and self._reads(cards[rank])]
+        readable = [rank for rank in near if rank != self._rank and self._reads(probes[rank])]
         lists = comm.allgather(readable)
         self._readers = {rank for rank, ranks in enumerate(lists) if self._rank in ranks}
 
-    def _reads(self, card: tuple[Note, bytes] | None) -> bool:
-        if card is None:
+    def _reads(self, probe: tuple[Note, bytes] | None) -> bool:
+        if probe is None:
             return False
         with suppress(OSError, ValueError):
-            return bool(self.view(card[0], 2).tobytes() == card[1])
+            return bool(self.view(probe[0], 2).tobytes() == probe[1])
         return False
 
     def zeros(self, elements: int) -> Array | None:

@@ -30,4 +30,4 @@ class RingCommunicator(RankCommunicator):
             target = total[pieces[(self.rank - step) % self.size]]
             incoming = channel.receive_into(target, before)
             yield [incoming, channel.send(total[pieces[(after - step) % self.size]], after)]
-            channel.settle(incoming, target)
+            channel.decode_into(incoming, target)

@@ -27,7 +27,7 @@ class ServerCommunicator(RankCommunicator):
         total = nodes[0].sum
         incoming = channel.receive_into(total, 0)
         yield [incoming]
-        channel.settle(incoming, total)
+        channel.decode_into(incoming, total)
 
     def _serve(self, nodes: Sequence[Node], channel: Channel) -> Steps:
         total, layouts = nodes[0].sum, self.layout_of(nodes)

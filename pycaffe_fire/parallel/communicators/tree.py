@@ -69,5 +69,5 @@ class TreeCommunicator(RankCommunicator):
             elif not received and self.rank % step == 0 and self.rank % (2 * step):
                 incoming = channel.receive_into(total, self.rank - step)
                 yield [incoming]
-                channel.settle(incoming, total)
+                channel.decode_into(incoming, total)
                 received = True

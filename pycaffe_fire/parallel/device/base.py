@@ -39,8 +39,8 @@ class DeviceCommunicator(Communicator):
     def abort(self) -> None:
         self._inner.abort()
 
-    def at(self, what: str, seconds: float | None = None) -> None:
-        self._inner.at(what, seconds)
+    def set_status(self, what: str, seconds: float | None = None) -> None:
+        self._inner.set_status(what, seconds)
 
 
 class Streams:

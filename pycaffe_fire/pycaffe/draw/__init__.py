@@ -1,4 +1,4 @@
-"""pycaffe's draw: nets as pictures. SVG and pixels are drawn here, without Graphviz.
+"""pycaffe's draw: nets as drawings. SVG and pixels are drawn here, without Graphviz.
 
 `get_pydot_graph` is for whoever wants Graphviz's own layout; it needs pydot.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import FireError, NetError
 from ...schema.files import replacing
 from .boxes import Shapes, chart, of_phase
-from .drawing import DIRECTIONS, Picture, picture, to_pixels, to_svg
+from .drawing import DIRECTIONS, Drawing, drawing, to_pixels, to_svg
 from .pydot_graph import get_pydot_graph
 
 __all__ = ["draw_net", "draw_net_to_file", "get_pydot_graph", "svg"]
@@ -28,7 +28,7 @@ def svg(
     shapes: Shapes | None = None,
 ) -> str:
     """A NetParameter as an SVG document; `shapes` of blobs are shown where given."""
-    return to_svg(_picture(caffe_net, rankdir, phase, display_lrm, shapes), caffe_net.name)
+    return to_svg(_drawing(caffe_net, rankdir, phase, display_lrm, shapes), caffe_net.name)
 
 
 def draw_net(
@@ -38,18 +38,18 @@ def draw_net(
     phase: int | None = None,
     display_lrm: bool = False,
 ) -> bytes:
-    """A NetParameter as a picture file's contents; `phase` leaves out the other's layers."""
+    """A NetParameter as a drawing file's contents; `phase` leaves out the other's layers."""
     kind = ext.lower()
     if kind == "svg":
         return svg(caffe_net, rankdir, phase, display_lrm).encode()
     if kind in _PIXELS:
-        return to_pixels(_picture(caffe_net, rankdir, phase, display_lrm, None), _PIXELS[kind])
+        return to_pixels(_drawing(caffe_net, rankdir, phase, display_lrm, None), _PIXELS[kind])
     if kind in ("dot", "gv", "raw"):
         graph = get_pydot_graph(caffe_net, rankdir, phase=phase, display_lrm=display_lrm)
         text: str = graph.to_string()
         return text.encode()
     raise FireError(
-        f'pictures cannot be drawn as "{ext}"; known: svg, {", ".join(_PIXELS)}, and dot with pydot'
+        f'drawings cannot be drawn as "{ext}"; known: svg, {", ".join(_PIXELS)}, and dot with pydot'
     )
 
 
@@ -60,16 +60,16 @@ def draw_net_to_file(
     phase: int | None = None,
     display_lrm: bool = False,
 ) -> None:
-    """Write `draw_net` to a file; the end of its name says which kind of picture."""
+    """Write `draw_net` to a file; the end of its name says which kind of drawing."""
     kind = os.path.splitext(os.fspath(filename))[1][1:]
     content = draw_net(caffe_net, rankdir, kind, phase, display_lrm)
     with replacing(filename, FireError) as temporary:
         temporary.write_bytes(content)
 
 
-def _picture(
+def _drawing(
     net: Any, rankdir: str, phase: int | None, display_lrm: bool, shapes: Shapes | None
-) -> Picture:
+) -> Drawing:
     if rankdir not in DIRECTIONS:
         raise NetError(f'rankdir must be one of {", ".join(DIRECTIONS)}, got "{rankdir}"')
-    return picture(chart(of_phase(net, phase), shapes, display_lrm), rankdir)
+    return drawing(chart(of_phase(net, phase), shapes, display_lrm), rankdir)

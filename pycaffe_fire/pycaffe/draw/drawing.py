@@ -36,7 +36,7 @@ class Placed:
 
 
 @dataclass
-class Picture:
+class Drawing:
     """Boxes, and curves of points: one to begin with, then three (of a Bézier curve) a piece."""
 
     boxes: list[Placed]
@@ -45,7 +45,7 @@ class Picture:
     height: float
 
 
-def picture(chart: Chart, rankdir: str = "LR") -> Picture:
+def drawing(chart: Chart, rankdir: str = "LR") -> Drawing:
     """Places for everything; arrows run as Graphviz's rankdir says (TB: from top to bottom)."""
     upright = rankdir in ("TB", "BT")
     sizes = [_box_size(box) for box in chart.boxes]
@@ -69,7 +69,7 @@ def picture(chart: Chart, rankdir: str = "LR") -> Picture:
         bands = found.bands[found.ranks[start] : found.ranks[end] + 1]
         curves.append([place(point) for point in _curve(way, bands, thickness)])
     width, height = (across, along) if upright else (along, across)
-    return Picture(boxes, curves, width + 2 * MARGIN, height + 2 * MARGIN)
+    return Drawing(boxes, curves, width + 2 * MARGIN, height + 2 * MARGIN)
 
 
 def _curve(
@@ -123,8 +123,8 @@ def _arrow_head(curve: Sequence[Point]) -> list[Point]:
     ]
 
 
-def to_svg(drawn: Picture, title: str = "") -> str:
-    """The picture as an SVG document."""
+def to_svg(drawn: Drawing, title: str = "") -> str:
+    """The drawing as an SVG document."""
     width, height = round(drawn.width), round(drawn.height)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
@@ -162,8 +162,8 @@ def _pair(point: Point) -> str:
     return f"{point[0]:.1f},{point[1]:.1f}"
 
 
-def to_pixels(drawn: Picture, kind: str) -> bytes:
-    """The picture as a file of a kind that Pillow writes: PNG, JPEG, PDF, ..."""
+def to_pixels(drawn: Drawing, kind: str) -> bytes:
+    """The drawing as a file of a kind that Pillow writes: PNG, JPEG, PDF, ..."""
     fine = 4 if 16 * drawn.width * drawn.height <= MAX_PIXELS else 2
     image = Image.new("RGB", (round(drawn.width * fine), round(drawn.height * fine)), PAPER)
     draw = ImageDraw.Draw(image)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cuda_emulator import Function, Module
+from tests.cuda.cuda_emulator import Function, Module
 
 from . import cuda
 from .array import ndarray

@@ -1,4 +1,4 @@
-"""Feature extraction: pictures through a Transformer, features of an inner layer for all of them."""
+"""Feature extraction: images through a Transformer, features of an inner layer for all of them."""
 
 import caffe
 import numpy as np
@@ -46,7 +46,7 @@ for image in data:
 feats = np.asarray(feats)
 assert feats.shape == (7, 6, 9, 9) and feats.min() >= 0 and feats.std() > 0
 
-# ... all at once: 7 pictures in batches of 4 ...
+# ... all at once: 7 images in batches of 4 ...
 outs = net.forward_all(blobs=["pool1"], data=data)
 assert outs["prob"].shape == (7, 10)
 np.testing.assert_allclose(outs["pool1"], feats, rtol=1e-4, atol=1e-4)

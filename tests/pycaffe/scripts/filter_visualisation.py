@@ -1,4 +1,4 @@
-"""Filters and feature maps as one picture, tiled as in Caffe's first example."""
+"""Filters and feature maps as one image, tiled as in Caffe's first example."""
 
 import caffe
 import numpy as np
@@ -54,4 +54,4 @@ feat = net.blobs["conv1"].data[0, :36]
 assert vis_square(feat, "maps.png").shape == (4 * 25, 4 * 25)
 assert feat.min() == 0 and net.blobs["pool1"].data.max() == feat.max()
 assert Image.open("filters.png").size == (32, 32)
-print("pictures drawn")
+print("images drawn")
