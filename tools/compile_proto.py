@@ -1,8 +1,9 @@
-"""Compile proto/caffe.proto to pycaffe_fire/schema/caffe.desc, the descriptor the package ships.
+"""Compile proto/caffe.proto to pycaffe_fire/schema/caffe.desc, the descriptor the package ships,
+and to proto.pyi beside it, the types of its messages.
 
     python tools/compile_proto.py
 
-Needs grpcio-tools (the `test` extra). Run it after every change to the .proto and commit both.
+Needs grpcio-tools (the `test` extra). Run it after every change to the .proto and commit all three.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from pathlib import Path
 
 from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
+from proto_stub import stub_text
 
 ROOT = Path(__file__).resolve().parent.parent
 PROTO = ROOT / "proto" / "caffe.proto"
 DESCRIPTOR = ROOT / "pycaffe_fire" / "schema" / "caffe.desc"
+STUB = DESCRIPTOR.with_name("proto.pyi")
 
 
 def compile_proto(proto: Path = PROTO) -> bytes:
@@ -45,7 +48,9 @@ def clear_json_names(message: descriptor_pb2.DescriptorProto) -> None:
 def main() -> int:
     data = compile_proto()
     DESCRIPTOR.write_bytes(data)
-    print(f"{DESCRIPTOR.relative_to(ROOT)}: {len(data)} bytes")
+    STUB.write_text(stub_text(descriptor_pb2.FileDescriptorProto.FromString(data)))
+    for path in (DESCRIPTOR, STUB):
+        print(f"{path.relative_to(ROOT)}: {path.stat().st_size} bytes")
     return 0
 
 

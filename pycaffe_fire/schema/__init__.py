@@ -6,9 +6,8 @@ top-level enum value of proto/caffe.proto are attributes of this package.
 
 from __future__ import annotations
 
-from typing import Any
-
-from .messages import CLASSES
+from . import proto
+from .proto import *  # noqa: F403
 from .reader import layer_lines, locate, parse_text, read_net, read_solver
 from .upgrade import upgrade_net, upgrade_solver
 from .weights import (
@@ -41,11 +40,5 @@ __all__ = [
     "write_state",
     "write_text",
     "write_weights",
+    *proto.__all__,
 ]
-
-
-def __getattr__(name: str) -> Any:
-    try:
-        return CLASSES[name]
-    except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None

@@ -1,19 +1,20 @@
 """Caffe's message classes, built from the shipped descriptor in a descriptor pool of our own.
 
 A private pool keeps us out of the way of any other caffe_pb2 in the process, and a descriptor
-instead of generated code works with every protobuf runtime from 4.21 on. Messages are Any to the
-type checker.
+instead of generated code works with every protobuf runtime from 4.21 on. schema/proto.py
+has the classes by name, and with their types.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.internal import enum_type_wrapper
+from google.protobuf.message import Message
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,9 @@ def message_class(pool: Any, descriptor: Any) -> Any:
     return factory.MessageFactory(pool).GetPrototype(descriptor)
 
 
-def walk(prefix: str, messages: Any) -> Iterator[tuple[str, descriptor_pb2.DescriptorProto]]:
+def walk(
+    prefix: str, messages: Iterable[descriptor_pb2.DescriptorProto]
+) -> Iterator[tuple[str, descriptor_pb2.DescriptorProto]]:
     """All message types with their full names, nested ones included."""
     for message in messages:
         name = f"{prefix}.{message.name}"
@@ -93,12 +96,7 @@ CLASSES = load_classes(_FILE)
 FIELDS = load_fields(_FILE)
 ENUMS = load_enums(_FILE)
 
-NetParameter: Any = CLASSES["NetParameter"]
-LayerParameter: Any = CLASSES["LayerParameter"]
-V1LayerParameter: Any = CLASSES["V1LayerParameter"]
-SolverParameter: Any = CLASSES["SolverParameter"]
 
-
-def fields_of(message: Any) -> dict[str, Field]:
+def fields_of(message: Message) -> dict[str, Field]:
     """The fields of a message by name."""
     return FIELDS[message.DESCRIPTOR.full_name]

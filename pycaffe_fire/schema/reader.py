@@ -10,7 +10,8 @@ from typing import Any
 from ..errors import PrototxtError
 from ..registry import did_you_mean
 from .files import describe, is_text, read_head
-from .messages import ENUMS, FIELDS, Field, NetParameter, SolverParameter
+from .messages import ENUMS, FIELDS, Field
+from .proto import NetParameter, SolverParameter
 from .tokens import Source, Token, unquote
 from .upgrade import upgrade_net, upgrade_solver
 

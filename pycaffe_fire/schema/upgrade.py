@@ -6,7 +6,8 @@ import logging
 from typing import Any
 
 from ..errors import PrototxtError
-from .messages import ENUMS, LayerParameter, NetParameter, fields_of
+from .messages import ENUMS, fields_of
+from .proto import LayerParameter, NetParameter
 from .upgrade_v0 import upgrade_v0_net
 
 _log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 
 from ..errors import WeightsError
 from .files import HDF5_SIGNATURE, describe, is_foreign, read_head, replacing
-from .messages import NetParameter
+from .proto import NetParameter
 from .reader import read_net, read_solver
 from .upgrade import upgrade_net
 from .writer import write_text

@@ -10,7 +10,8 @@ from typing import Any
 
 from ..errors import PrototxtError
 from ..registry import did_you_mean
-from .messages import ENUMS, NetParameter, V1LayerParameter, fields_of
+from .messages import ENUMS, fields_of
+from .proto import NetParameter, V1LayerParameter
 
 _log = logging.getLogger(__name__)
 

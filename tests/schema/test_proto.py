@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
+import ast
+import importlib
 import json
+import keyword
 import re
 import struct
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
+from proto_stub import stub_text
 
 from pycaffe_fire import schema
 from pycaffe_fire.schema import messages
@@ -48,12 +51,30 @@ def same_default(field: Any, wanted: str) -> bool:
 
 def test_descriptor_is_the_compiled_proto() -> None:
     pytest.importorskip("grpc_tools", reason="the test extra has grpcio-tools")
-    spec = importlib.util.spec_from_file_location("tool", ROOT / "tools" / "compile_proto.py")
-    assert spec and spec.loader
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
+    tool = importlib.import_module("compile_proto")
     compiled = descriptor_pb2.FileDescriptorProto.FromString(tool.compile_proto())
     assert compiled == FILE, "run python tools/compile_proto.py"
+
+
+def test_stub_is_written_from_the_descriptor() -> None:
+    stub = ROOT / "pycaffe_fire" / "schema" / "proto.pyi"
+    assert stub_text(FILE) == stub.read_text(), "run python tools/compile_proto.py"
+
+
+def test_stub_names_what_there_is() -> None:
+    """Every class, field and enum value of the stub exists at run time, and none is missing."""
+    tree = ast.parse((ROOT / "pycaffe_fire" / "schema" / "proto.pyi").read_text())
+    stub = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    assert set(stub) == {m.name for m in FILE.message_type}
+    for name, node in stub.items():
+        made = getattr(schema, name)()
+        names = [
+            item.target.id if isinstance(item, ast.AnnAssign) else item.name
+            for item in node.body
+            if isinstance(item, ast.AnnAssign | ast.FunctionDef | ast.ClassDef)
+        ]
+        assert all(hasattr(made, inner) for inner in names)
+        assert {f for f in fields(name) if not keyword.iskeyword(f)} <= set(names)
 
 
 @pytest.mark.parametrize("message", CAFFE["messages"])

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...schema import proto
 from ...schema.messages import CLASSES
+from ...schema.proto import *  # noqa: F403
+from ...schema.proto import DESCRIPTOR
 
-DESCRIPTOR: Any = CLASSES["NetParameter"].DESCRIPTOR.file
-
-globals().update(CLASSES)
-__all__ = [*CLASSES, "DESCRIPTOR"]  # noqa: PLE0604
+__all__ = [*proto.__all__, "DESCRIPTOR"]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
