@@ -26,6 +26,7 @@ from ..report.scaling import (
     plot,
     scaling_table,
 )
+from ..schema.proto import NetParameter
 from ..solver import read_param
 from ..solver.nets import find_train_net
 from .common import Parser, run
@@ -185,7 +186,7 @@ def _ranks() -> Any:
 # The net.
 
 
-def _net(options: argparse.Namespace) -> tuple[Any, int]:
+def _net(options: argparse.Namespace) -> tuple[NetParameter, int]:
     """The net to train, with made-up data, and its batch size."""
     if options.solver:
         found = find_train_net(read_param(options.solver), schema.NetState())
@@ -204,7 +205,7 @@ def _net(options: argparse.Namespace) -> tuple[Any, int]:
     return made, batch
 
 
-def _batch(param: Any) -> int:
+def _batch(param: NetParameter) -> int:
     for layer in param.layer:
         if layer.type in DATA_FIELDS:
             return int(getattr(layer, DATA_FIELDS[layer.type]).batch_size)
@@ -213,7 +214,7 @@ def _batch(param: Any) -> int:
     return 0
 
 
-def _profile(options: argparse.Namespace, param: Any, batch: int) -> Profile:
+def _profile(options: argparse.Namespace, param: NetParameter, batch: int) -> Profile:
     backend = cpu_backend(options.threads)
     if options.measure:
         return measure_net(param, min(batch, MEASURED_BATCH), backend)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from rich.console import Console
 
@@ -23,6 +23,7 @@ from ..report.progress import ConsoleHandler, ProgressDisplay
 from ..report.summary import summary_lines
 from ..report.tensorboard import TensorBoardLog
 from ..report.text import CaffeLog, Results
+from ..schema.proto import SolverParameter
 from ..solver import read_param
 from ..solver.events import Observer
 from ..solver.run import RunOptions, make_solver, plan_memory
@@ -75,7 +76,9 @@ def _launch(options: argparse.Namespace) -> NoReturn:
     sys.exit(run_job(options.ranks, hosts, __spec__.name, arguments, options.restarts, say))
 
 
-def _run_rank(options: argparse.Namespace, param: Any, communicator: Communicator) -> None:
+def _run_rank(
+    options: argparse.Namespace, param: SolverParameter, communicator: Communicator
+) -> None:
     asked = _asked(options)
     if options.summary:
         with logging_with(stderr_handler(), logging.WARNING):
@@ -121,7 +124,9 @@ def _display(plain: bool, rank: int) -> Iterator[Observer]:
 
 
 @contextmanager
-def _logs(options: argparse.Namespace, param: Any, rank: int) -> Iterator[list[Observer]]:
+def _logs(
+    options: argparse.Namespace, param: SolverParameter, rank: int
+) -> Iterator[list[Observer]]:
     """The files in which rank 0 records the run."""
     logs: list[JsonLog | TensorBoardLog] = []
     if rank == 0:

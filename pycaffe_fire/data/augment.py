@@ -12,10 +12,12 @@ from math import floor, sqrt
 from typing import Any
 
 import numpy as np
+from google.protobuf.message import Message
 from numpy.typing import NDArray
 
 from ..backend import random
 from ..errors import DataError
+from ..schema.proto import TransformationParameter
 from . import colour, resize
 from .resize_param import apply_resize, check_resize, resize_shorter
 
@@ -53,7 +55,9 @@ class Dice:
 class Augmenter:
     """What the forks' fields of one TransformationParameter ask for; false if nothing."""
 
-    def __init__(self, param: Any, crop: tuple[int, int] | None, key: int, where: str) -> None:
+    def __init__(
+        self, param: TransformationParameter, crop: tuple[int, int] | None, key: int, where: str
+    ) -> None:
         self._param = param
         self._crop = crop
         self._key = key
@@ -229,5 +233,5 @@ class Augmenter:
         return resize.resize(image, new_height, new_width, _METHODS[method])
 
 
-def _has(param: Any, field: str) -> bool:
+def _has(param: Message, field: str) -> bool:
     return bool(param.HasField(field))

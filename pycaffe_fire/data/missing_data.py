@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from .. import schema
+from ..schema.proto import NetParameter
 
 # Data layers with the field of their parameters.
 DATA_FIELDS = {
@@ -29,7 +30,7 @@ class Wanted(NamedTuple):
     size: int
 
 
-def missing_sources(nets: Iterable[Any]) -> list[Wanted]:
+def missing_sources(nets: Iterable[NetParameter]) -> list[Wanted]:
     """The sources of filtered nets that are not there."""
     found: dict[str, Wanted] = {}
     for net in nets:

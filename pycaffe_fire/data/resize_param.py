@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from .. import schema
 from ..errors import DataError
+from ..schema.proto import ResizeParameter
 from . import resize
 
 Pixels = NDArray[np.uint8]
@@ -28,7 +29,7 @@ class Chooser(Protocol):
         """A random number from 0 to limit - 1."""
 
 
-def check_resize(param: Any, where: str) -> None:
+def check_resize(param: ResizeParameter, where: str) -> None:
     if param.height_scale or param.width_scale:
         raise DataError(f"{where}: height_scale and width_scale are not supported; remove them")
     if _MODES.LANCZOS4 in param.interp_mode:
@@ -37,7 +38,7 @@ def check_resize(param: Any, where: str) -> None:
 
 
 def apply_resize(
-    image: Pixels, param: Any, dice: Chooser, size: tuple[int, int] | None = None
+    image: Pixels, param: ResizeParameter, dice: Chooser, size: tuple[int, int] | None = None
 ) -> Pixels:
     """`image` at the size (height, width) that the parameter, or `size`, asks for."""
     height, width = size or (param.height, param.width)
@@ -58,7 +59,7 @@ def apply_resize(
     return image
 
 
-def _pad(image: Pixels, down: int, right: int, param: Any) -> Pixels:
+def _pad(image: Pixels, down: int, right: int, param: ResizeParameter) -> Pixels:
     """`image` in the middle of a canvas larger by `down` rows and `right` columns."""
     around = ((0, 0), (down // 2, down - down // 2), (right // 2, right - right // 2))
     if param.pad_mode in _PADS:
@@ -78,7 +79,7 @@ def _pad(image: Pixels, down: int, right: int, param: Any) -> Pixels:
     return out
 
 
-def resize_shorter(image: Pixels, shorter: int, param: Any, dice: Chooser) -> Pixels:
+def resize_shorter(image: Pixels, shorter: int, param: ResizeParameter, dice: Chooser) -> Pixels:
     """The shorter side at the given length, the other in proportion."""
     _, height, width = image.shape
     if height < width:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ..backend import compiled, random
 from ..errors import DataError, WeightsError
 from ..schema import read_blob
+from ..schema.proto import TransformationParameter
 from .augment import Augmenter
 
 _BYTES, _FLOATS, _PACKED = range(3)  # kinds of images, see kernels
@@ -30,7 +31,9 @@ class Transformer:
     `key` is the random stream of the layer, see backend.random.key; `where` starts error texts.
     """
 
-    def __init__(self, param: Any, train: bool, key: int, where: str = "transform_param") -> None:
+    def __init__(
+        self, param: TransformationParameter, train: bool, key: int, where: str = "transform_param"
+    ) -> None:
         self._where = where
         self.crop = self._read_crop(param)
         self.force_color = bool(param.force_color)
@@ -48,7 +51,7 @@ class Transformer:
         self._mean = self._read_mean() if self._mean_file else None
         self.augment = Augmenter(param, self.crop, self._key, where)
 
-    def _read_crop(self, param: Any) -> tuple[int, int] | None:
+    def _read_crop(self, param: TransformationParameter) -> tuple[int, int] | None:
         """(height, width) of the crop, if there is one."""
         size, height, width = int(param.crop_size), int(param.crop_h), int(param.crop_w)
         if bool(height) != bool(width) or (size and height):

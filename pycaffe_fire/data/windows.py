@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from ..backend import random
 from ..errors import DataError
 from ..schema import read_blob
+from ..schema.proto import TransformationParameter, WindowDataParameter
 from .bad_records import FAIL, BadRecords
 from .cache import Cache
 from .image import read_bytes, read_image
@@ -94,7 +95,12 @@ class WindowSource:
     """Samples of a WindowData layer; `fill` may be called by several threads at once."""
 
     def __init__(
-        self, param: Any, transform: Any, key: int, batch: int, policy: str = FAIL
+        self,
+        param: WindowDataParameter,
+        transform: TransformationParameter,
+        key: int,
+        batch: int,
+        policy: str = FAIL,
     ) -> None:
         self._param, self._key, self._batch = param, key, batch
         self._crop = int(transform.crop_size)
@@ -112,7 +118,7 @@ class WindowSource:
     def __len__(self) -> int:
         return len(self._file.windows)
 
-    def _split(self, param: Any) -> None:
+    def _split(self, param: WindowDataParameter) -> None:
         windows = self._file.windows
         self._foreground = [w for w in windows if w.overlap >= param.fg_threshold]
         self._background = [
@@ -138,7 +144,7 @@ class WindowSource:
                     "fg_fraction or the thresholds"
                 )
 
-    def _read_mean(self, transform: Any) -> NDArray[np.float32]:
+    def _read_mean(self, transform: TransformationParameter) -> NDArray[np.float32]:
         """Of the crop: the middle of the mean image, or values per channel."""
         channels, crop = self._file.channels, self._crop
         if transform.mean_file:

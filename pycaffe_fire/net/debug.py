@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from ..backend.tensor import Array
 
 if TYPE_CHECKING:
     from ..backend.blob import Blob
@@ -21,7 +23,7 @@ def _display_name(layer: Layer, index: int) -> str:
     return (specs[index].name if index < len(specs) else "") or str(index)
 
 
-def _array(blob: Blob, what: str) -> Any:
+def _array(blob: Blob, what: str) -> Array:
     """A blob's data or diff, from whatever device, in double precision."""
     return np.asarray(getattr(blob.backend.host_view(blob), what), np.float64)
 

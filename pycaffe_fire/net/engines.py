@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from functools import cache
-from typing import Any
 
 from ..backend.base import Backend
+from ..schema.proto import LayerParameter, NetParameter
 
 log = logging.getLogger("pycaffe_fire")
 
@@ -14,7 +14,7 @@ CUDNN = "CUDNN"
 WITH_CUDNN = frozenset({"Convolution", "Deconvolution", "DepthwiseConvolution"})
 
 
-def tell_engines(net: Any, backend: Backend) -> None:
+def tell_engines(net: NetParameter, backend: Backend) -> None:
     """Say once which types of layers ask for cuDNN in vain."""
     if CUDNN in backend.engines:
         asking = {layer.type for layer in net.layer if _asks_for_cudnn(layer)} - WITH_CUDNN
@@ -22,7 +22,7 @@ def tell_engines(net: Any, backend: Backend) -> None:
             _say(", ".join(sorted(asking)))
 
 
-def _asks_for_cudnn(layer: Any) -> bool:
+def _asks_for_cudnn(layer: LayerParameter) -> bool:
     params = [value for field, value in layer.ListFields() if field.name.endswith("_param")]
     return any(
         getattr(param, "engine", None) == getattr(param, CUDNN)

@@ -5,14 +5,13 @@ Everything here works on messages alone; no blob exists yet.
 
 from __future__ import annotations
 
-from typing import Any
-
 from .. import schema
 from ..errors import LayerError, NetError
 from ..registry import did_you_mean
+from ..schema.proto import LayerParameter, NetParameter, NetState, NetStateRule
 
 
-def filter_net(net: Any) -> Any:
+def filter_net(net: NetParameter) -> NetParameter:
     """The net without the layers that its state (phase, level, stages) rules out."""
     filtered = schema.NetParameter()
     filtered.CopyFrom(net)
@@ -30,7 +29,7 @@ def filter_net(net: Any) -> Any:
     return filtered
 
 
-def meets_rule(state: Any, rule: Any) -> bool:
+def meets_rule(state: NetState, rule: NetStateRule) -> bool:
     """Does a NetState satisfy every part of a NetStateRule?"""
     return not (
         (rule.HasField("phase") and rule.phase != state.phase)
@@ -41,7 +40,7 @@ def meets_rule(state: Any, rule: Any) -> bool:
     )
 
 
-def insert_splits(net: Any) -> Any:
+def insert_splits(net: NetParameter) -> NetParameter:
     """The net with a Split layer behind every top that several layers read, named as Caffe does."""
     producers: dict[str, tuple[int, int]] = {}
     sources: dict[tuple[int, int], tuple[int, int]] = {}
@@ -61,7 +60,7 @@ def insert_splits(net: Any) -> Any:
 
 
 def _producer(
-    producers: dict[str, tuple[int, int]], name: str, index: int, layer: Any
+    producers: dict[str, tuple[int, int]], name: str, index: int, layer: LayerParameter
 ) -> tuple[int, int]:
     if name not in producers:
         raise LayerError(
@@ -74,11 +73,11 @@ def _producer(
 
 
 def _write_splits(
-    net: Any,
+    net: NetParameter,
     sources: dict[tuple[int, int], tuple[int, int]],
     readers: dict[tuple[int, int], int],
     weights: dict[tuple[int, int], float],
-) -> Any:
+) -> NetParameter:
     result = schema.NetParameter()
     result.CopyFrom(net)
     del result.layer[:]
@@ -111,7 +110,9 @@ def _split_blob(layer: str, blob: str, index: int, number: int) -> str:
     return f"{_split_name(layer, blob, index)}_{number}"
 
 
-def _add_split(net: Any, layer: str, blob: str, index: int, count: int, loss_weight: float) -> None:
+def _add_split(
+    net: NetParameter, layer: str, blob: str, index: int, count: int, loss_weight: float
+) -> None:
     split = net.layer.add()
     split.name, split.type = _split_name(layer, blob, index), "Split"
     split.bottom.append(blob)
@@ -121,7 +122,7 @@ def _add_split(net: Any, layer: str, blob: str, index: int, count: int, loss_wei
             split.loss_weight.append(loss_weight if k == 0 else 0.0)
 
 
-def fusions(net: Any, fuses: dict[str, tuple[str, ...]]) -> dict[int, tuple[int, ...]]:
+def fusions(net: NetParameter, fuses: dict[str, tuple[str, ...]]) -> dict[int, tuple[int, ...]]:
     """Which layers can do the work of the in-place layers behind them: {leader: followers}.
 
     `fuses` says for each leading type which types it can fuse, in that order, each at most
@@ -144,7 +145,7 @@ def fusions(net: Any, fuses: dict[str, tuple[str, ...]]) -> dict[int, tuple[int,
 
 
 def _joins(
-    net: Any, layer: Any, leader: int, groups: dict[int, tuple[int, ...]],
+    net: NetParameter, layer: LayerParameter, leader: int, groups: dict[int, tuple[int, ...]],
     fuses: dict[str, tuple[str, ...]],
 ) -> bool:  # fmt: skip
     order = fuses[net.layer[leader].type]

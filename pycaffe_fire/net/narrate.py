@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import schema
+from ..schema.proto import NetParameter
 
 if TYPE_CHECKING:
     from .wiring import Wiring
@@ -20,7 +21,7 @@ def _listening(net: Wiring) -> bool:
     return log.isEnabledFor(logging.INFO) and 0 in net.context.own_leaves
 
 
-def begin(net: Wiring, param: Any) -> None:
+def begin(net: Wiring, param: NetParameter) -> None:
     if _listening(net):
         log.info("Initializing net from parameters: \n%s", schema.to_text(param))
 

@@ -12,6 +12,7 @@ from .. import schema
 from ..backend.base import Backend
 from ..backend.tensor import Array
 from ..layers import Context
+from ..schema.proto import NetParameter
 from . import debug
 from .engines import tell_engines
 from .gradient_arena import share_gradients
@@ -19,7 +20,7 @@ from .groups import Unfinished
 from .weights import copy_weights, save_weights
 from .wiring import Wiring
 
-Hook = Callable[[int], Any]  # called with a layer's index
+Hook = Callable[[int], object]  # called with a layer's index
 
 
 @dataclass
@@ -41,7 +42,7 @@ class Net(Wiring):
 
     def __init__(
         self,
-        param: Any,
+        param: NetParameter,
         backend: Backend,
         context: Context,
         lender: Wiring | None = None,
@@ -190,7 +191,7 @@ class Net(Wiring):
         """Write all weights to a .caffemodel (or .h5) that Caffe reads too."""
         save_weights(self, path, diffs)
 
-    def to_proto(self) -> Any:
+    def to_proto(self) -> NetParameter:
         """The net as it runs, without weights."""
         param = schema.NetParameter()
         param.CopyFrom(self.param)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 from .. import schema
 from ..backend.base import Backend
 from ..backend.blob import Blob
 from ..backend.tensor import FLOAT32
+from ..schema.proto import LayerParameter, NetParameter
 
 log = logging.getLogger("pycaffe_fire")
 
@@ -39,7 +39,9 @@ MOVED = frozenset(
 )
 
 
-def store_top(net: Any, param: Any, index: int, bottom: Sequence[Blob], top: Blob) -> None:
+def store_top(
+    net: NetParameter, param: LayerParameter, index: int, bottom: Sequence[Blob], top: Blob
+) -> None:
     """Store a new top of a layer as the layer's types and the net's defaults say."""
     backend = top.backend
     if any(param.loss_weight):
@@ -52,7 +54,7 @@ def store_top(net: Any, param: Any, index: int, bottom: Sequence[Blob], top: Blo
         top.gradient.store_as(_kind(net, param, backend, "backward_type"))
 
 
-def _kind(net: Any, param: Any, backend: Backend, field: str) -> str:
+def _kind(net: NetParameter, param: LayerParameter, backend: Backend, field: str) -> str:
     given = param.HasField(field)
     number = getattr(param, field) if given else getattr(net, f"default_{field}")
     kind = {schema.FLOAT16: "float16", schema.BFLOAT16: "bfloat16"}.get(number, FLOAT32)

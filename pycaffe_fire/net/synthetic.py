@@ -7,18 +7,18 @@ labels are drawn from the classes the net tells apart.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from .. import schema
 from ..data.missing_data import DATA_FIELDS
 from ..errors import NetError
+from ..schema.proto import LayerParameter, NetParameter, TransformationParameter
 
 _COMPARE_LABELS = {"SoftmaxWithLoss", "Accuracy", "HingeLoss", "MultinomialLogisticLoss"}
 _SIZES = {"InnerProduct": "inner_product_param", "Convolution": "convolution_param"}
 _SOME_CLASSES = 2  # where the net does not say how many there are
 
 
-def with_synthetic_data(net: Any, image: Sequence[int] | None = None) -> Any:
+def with_synthetic_data(net: NetParameter, image: Sequence[int] | None = None) -> NetParameter:
     """A copy of the net that reads no data; `image` is channels, height, width where needed."""
     made = schema.NetParameter()
     made.CopyFrom(net)
@@ -28,7 +28,7 @@ def with_synthetic_data(net: Any, image: Sequence[int] | None = None) -> Any:
     return made
 
 
-def image_shape(layer: Any) -> list[int] | None:
+def image_shape(layer: LayerParameter) -> list[int] | None:
     """Channels, height and width that a data layer feeds, as far as the prototxt tells."""
     param, transform = getattr(layer, DATA_FIELDS[layer.type]), layer.transform_param
     if layer.type == "MemoryData":
@@ -43,7 +43,7 @@ def image_shape(layer: Any) -> list[int] | None:
     return [1 if transform.force_gray else means if means > 1 else 3, height, width]
 
 
-def class_counts(net: Any) -> dict[str, int]:
+def class_counts(net: NetParameter) -> dict[str, int]:
     """How many classes the labels in a blob have: what the layers that read them compare with."""
     counts: dict[str, int] = {}
     for layer in net.layer:
@@ -55,7 +55,7 @@ def class_counts(net: Any) -> dict[str, int]:
     return counts
 
 
-def _outputs(net: Any, blob: str) -> int | None:
+def _outputs(net: NetParameter, blob: str) -> int | None:
     """num_output of the nearest layer that a blob comes from, through layers without one."""
     for layer in reversed(net.layer):
         if blob not in layer.top:
@@ -68,7 +68,7 @@ def _outputs(net: Any, blob: str) -> int | None:
     return None
 
 
-def _replace(layer: Any, image: Sequence[int] | None, classes: dict[str, int]) -> None:
+def _replace(layer: LayerParameter, image: Sequence[int] | None, classes: dict[str, int]) -> None:
     batch = getattr(layer, DATA_FIELDS[layer.type]).batch_size
     shape = list(image or image_shape(layer) or ())
     if len(shape) != 3 or min(shape) < 1:
@@ -88,7 +88,7 @@ def _replace(layer: Any, image: Sequence[int] | None, classes: dict[str, int]) -
     layer.CopyFrom(made)
 
 
-def _range(transform: Any) -> tuple[float, float]:
+def _range(transform: TransformationParameter) -> tuple[float, float]:
     """What pixels of 0 to 255 become."""
     means = list(transform.mean_value) or [127.5 if transform.mean_file else 0.0]
     mean = sum(means) / len(means)

@@ -9,11 +9,11 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from .. import schema
 from ..backend.base import Backend
 from ..layers import LAYERS
+from ..schema.proto import NetParameter, NetState
 from .graph import filter_net
 from .net import Net
 
@@ -40,7 +40,7 @@ class NetTimes:
     total: float = 0.0
 
 
-def has_loss(param: Any, state: Any) -> bool:
+def has_loss(param: NetParameter, state: NetState) -> bool:
     """Whether a net in this state computes a loss; without one it has no backward pass."""
     net = schema.NetParameter()
     net.CopyFrom(param)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Any
 
 from .. import schema
 from ..backend.base import Backend
@@ -12,6 +11,7 @@ from ..backend.blob import Blob, SharedBlob
 from ..backend.tensor import Tensor
 from ..errors import DataError, FireError, LayerError, NetError
 from ..layers import LAYERS, Context, Layer
+from ..schema.proto import LayerParameter, NetParameter, ParamSpec
 from . import narrate
 from .graph import filter_net, fusions, insert_splits
 from .label_ranges import tell_label_ranges
@@ -26,7 +26,12 @@ class Wiring:
     """The layers of a net with their bottoms and tops; see Net for running it."""
 
     def __init__(
-        self, param: Any, backend: Backend, context: Context, lender: Wiring | None, source: str
+        self,
+        param: NetParameter,
+        backend: Backend,
+        context: Context,
+        lender: Wiring | None,
+        source: str,
     ) -> None:
         self.backend, self.context, self.source = backend, context, source
         self._written, filtered = param, filter_net(param)
@@ -102,7 +107,7 @@ class Wiring:
         error.args = (f"{self._where(layer)}{error}",)
         return error
 
-    def _wire_layer(self, index: int, param: Any, lent: dict[str, list[Blob]]) -> None:
+    def _wire_layer(self, index: int, param: LayerParameter, lent: dict[str, list[Blob]]) -> None:
         if not param.HasField("phase"):
             param.phase = self.phase
         layer = LAYERS[param.type](param, param.phase, self.backend, self.context)
@@ -125,7 +130,7 @@ class Wiring:
         for blob in top:
             self._blob_needs[id(blob)] = needs
 
-    def _connect_bottoms(self, layer: Layer, param: Any) -> list[Blob]:
+    def _connect_bottoms(self, layer: Layer, param: LayerParameter) -> list[Blob]:
         if len(param.propagate_down) not in (0, len(param.bottom)):
             layer.fail(
                 f"propagate_down must be given {len(param.bottom)} times (once per bottom) or not "
@@ -141,7 +146,9 @@ class Wiring:
         self.propagate_down.append(flags)
         return bottom
 
-    def _connect_tops(self, layer: Layer, param: Any, bottom: Sequence[Blob]) -> list[Blob]:
+    def _connect_tops(
+        self, layer: Layer, param: LayerParameter, bottom: Sequence[Blob]
+    ) -> list[Blob]:
         top = []
         for j, name in enumerate(param.top):
             if j < len(param.bottom) and name == param.bottom[j]:
@@ -159,7 +166,7 @@ class Wiring:
             top += [Blob(self.backend, (), "(automatic)") for _ in range(layer.tops[0] - len(top))]
         return top
 
-    def _set_loss_weights(self, layer: Layer, param: Any, top: Sequence[Blob]) -> None:
+    def _set_loss_weights(self, layer: Layer, param: LayerParameter, top: Sequence[Blob]) -> None:
         weights = list(param.loss_weight)
         if weights and len(weights) != len(top):
             layer.fail(
@@ -174,7 +181,7 @@ class Wiring:
 
     def _find_plain_names(self) -> set[str]:
         """Names of shared weights that stay plain, because their users count axes differently."""
-        views: dict[str, set[Any]] = {}
+        views: dict[str, set[object]] = {}
         for layer in self.param.layer:
             for spec in layer.param:
                 view = (layer.type, layer.convolution_param.group)
@@ -182,7 +189,7 @@ class Wiring:
                 views.setdefault(spec.name, set()).add(unlike)
         return {name for name, users in views.items() if name and len(users) > 1}
 
-    def _adopt_weights(self, layer: Layer, param: Any) -> bool:
+    def _adopt_weights(self, layer: Layer, param: LayerParameter) -> bool:
         """File the layer's new blobs as parameters; True if any of them learns."""
         if len(param.param) > len(layer.blobs):
             layer.fail(
@@ -206,7 +213,7 @@ class Wiring:
                 blob.value.pinned = blob.gradient.pinned = True
         return needs
 
-    def _share(self, layer: Layer, index: int, blob: Blob, spec: Any) -> Blob:
+    def _share(self, layer: Layer, index: int, blob: Blob, spec: ParamSpec) -> Blob:
         owner, owner_layer = self._owners[spec.name]
         given = self._given[spec.name]
         for field in filter(spec.HasField, MULTIPLIERS):

@@ -14,6 +14,7 @@ from ..backend.base import Backend
 from ..errors import SolverError
 from ..layers import Context
 from ..net import Net
+from ..schema.proto import NetParameter
 from .buckets import BUCKET, make_buckets
 from .cost import Network, Profile, Slice
 
@@ -42,7 +43,7 @@ class _Pass:
         return self.forward + self.backward
 
 
-def measure_net(param: Any, batch: int, backend: Backend) -> Profile:
+def measure_net(param: NetParameter, batch: int, backend: Backend) -> Profile:
     """Time passes of a TRAIN net without data of its own, at `batch` and at half of it."""
     batches = [batch, batch // 2] if batch > 1 else [batch]
     nets = [_build(param, size, backend) for size in batches]
@@ -63,7 +64,7 @@ def measure_net(param: Any, batch: int, backend: Backend) -> Profile:
     return profile
 
 
-def with_constant_data(param: Any, batch: int) -> Any:
+def with_constant_data(param: NetParameter, batch: int) -> NetParameter:
     """A copy of a net whose DummyData is constant, at that batch size: drawing is not its work."""
     made = schema.NetParameter()
     made.CopyFrom(param)
@@ -80,7 +81,7 @@ def with_constant_data(param: Any, batch: int) -> Any:
     return made
 
 
-def _build(param: Any, batch: int, backend: Backend) -> Net:
+def _build(param: NetParameter, batch: int, backend: Backend) -> Net:
     net = Net(with_constant_data(param, batch), backend=backend, context=Context(0))
     net.share_gradients()
     if not net.parameters.size:

@@ -13,6 +13,7 @@ from PIL import Image
 from .. import schema
 from ..data.image import decode_image
 from ..errors import DataError
+from ..schema.proto import BlobProto, Datum
 from .interpolate import resize_image
 
 __all__ = [
@@ -46,7 +47,7 @@ class InputError(DataError, ValueError):
 # Arrays and messages.
 
 
-def blobproto_to_array(blob: Any, return_diff: bool = False) -> NDArray[Any]:
+def blobproto_to_array(blob: BlobProto, return_diff: bool = False) -> NDArray[Any]:
     """The data (or diff) of a BlobProto, legacy four-dimensional ones included."""
     single, double = (blob.diff, blob.double_diff) if return_diff else (blob.data, blob.double_data)
     values = np.array(single if len(single) else double)
@@ -61,7 +62,7 @@ def blobproto_to_array(blob: Any, return_diff: bool = False) -> NDArray[Any]:
     return values.reshape(shape)
 
 
-def array_to_blobproto(arr: Any, diff: Any = None) -> Any:
+def array_to_blobproto(arr: Any, diff: Any = None) -> BlobProto:
     """A BlobProto with the array's shape and values, and those of `diff` if given."""
     array = np.asarray(arr)
     blob = schema.BlobProto()
@@ -84,7 +85,7 @@ def blobprotovector_str_to_arraylist(text: bytes) -> list[NDArray[Any]]:
     return [blobproto_to_array(blob) for blob in schema.BlobProtoVector.FromString(text).blobs]
 
 
-def array_to_datum(arr: Any, label: int | None = None) -> Any:
+def array_to_datum(arr: Any, label: int | None = None) -> Datum:
     """A Datum of a (channels, height, width) array: uint8 as data, other types as float_data."""
     array = np.asarray(arr)
     if array.ndim != 3:
@@ -100,7 +101,7 @@ def array_to_datum(arr: Any, label: int | None = None) -> Any:
     return datum
 
 
-def datum_to_array(datum: Any) -> NDArray[Any]:
+def datum_to_array(datum: Datum) -> NDArray[Any]:
     """A Datum's (channels, height, width) array; the label is not part of it.
 
     An encoded image is decoded, in Caffe's BGR order (pycaffe fails on those).

@@ -16,11 +16,11 @@ import importlib.util
 import sys
 import uuid
 from types import TracebackType
-from typing import Any
 
 from ..errors import SolverError
 from ..parallel.communicator import Communicator
 from ..parallel.job import join, ranks_started
+from ..schema.proto import SolverParameter
 from ..solver import Solver, SolverOptions
 from ..solver.run import rank_options
 from .settings import default_backend, seed_for, solver_count, solver_rank
@@ -57,7 +57,7 @@ class NCCL:
         """As a net's after_backward: the solver sends that layer's gradients already."""
 
 
-def job_options(param: Any) -> SolverOptions:
+def job_options(param: SolverParameter) -> SolverOptions:
     """How a solver is made that set_solver_count has told of others."""
     count, rank = solver_count(), solver_rank()
     if ranks_started() != count:

@@ -17,10 +17,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from google.protobuf.message import Message
+
 from .. import schema
 from ..errors import NetError
 from ..registry import did_you_mean
 from ..schema.messages import CLASSES, ENUMS, FIELDS, fields_of
+from ..schema.proto import LayerParameter, NetParameter
 
 __all__ = [
     "Function",
@@ -73,9 +76,9 @@ def param_name_dict() -> dict[str, str]:
 _param_names = param_name_dict()
 
 
-def to_proto(*tops: Top) -> Any:
+def to_proto(*tops: Top) -> NetParameter:
     """The net that computes these tops, its layers named automatically."""
-    made: dict[Function, Any] = {}
+    made: dict[Function, LayerParameter] = {}
     autonames: Counter[str] = Counter()
     names: dict[Any, str] = {}
     for top in tops:
@@ -83,7 +86,7 @@ def to_proto(*tops: Top) -> Any:
     return schema.NetParameter(layer=made.values())
 
 
-def assign_proto(proto: Any, name: str, val: Any) -> None:
+def assign_proto(proto: Message, name: str, val: Any) -> None:
     """Set a field from plain Python: lists for repeated fields, dicts for messages.
 
     One value for a repeated field is a list of one; enums may be given by name.
@@ -107,7 +110,7 @@ def assign_proto(proto: Any, name: str, val: Any) -> None:
         _checked(proto, name, val, lambda value: setattr(proto, name, value))
 
 
-def _fill(message: Any, name: str, value: Any) -> None:
+def _fill(message: Message, name: str, value: Any) -> None:
     if isinstance(value, dict):
         for key, item in value.items():
             assign_proto(message, key, item)
@@ -118,7 +121,7 @@ def _fill(message: Any, name: str, value: Any) -> None:
     message.MergeFromString(value.SerializeToString())
 
 
-def _checked(proto: Any, name: str, value: Any, put: Callable[[Any], None]) -> None:
+def _checked(proto: Message, name: str, value: Any, put: Callable[[Any], None]) -> None:
     """Put a scalar into a field; NumPy's numbers are numbers here, too."""
     field = fields_of(proto)[name]
     value = value.item() if hasattr(value, "item") else value
@@ -141,7 +144,7 @@ class Top:
         self.fn = fn
         self.n = n
 
-    def to_proto(self) -> Any:
+    def to_proto(self) -> NetParameter:
         """The net that computes this top."""
         return to_proto(self)
 
@@ -149,7 +152,7 @@ class Top:
         self.fn._update(params)
 
     def _to_proto(
-        self, layers: dict[Function, Any], names: dict[Any, str], autonames: Counter[str]
+        self, layers: dict[Function, LayerParameter], names: dict[Any, str], autonames: Counter[str]
     ) -> None:
         self.fn._to_proto(layers, names, autonames)
 
@@ -190,7 +193,7 @@ class Function:
         self.params.update(params)
 
     def _to_proto(
-        self, layers: dict[Function, Any], names: dict[Any, str], autonames: Counter[str]
+        self, layers: dict[Function, LayerParameter], names: dict[Any, str], autonames: Counter[str]
     ) -> None:
         """Add the layer, and before it all that it depends on, to `layers`."""
         if self in layers:
@@ -208,7 +211,7 @@ class Function:
             self._assign(layer, key, value)
         layers[self] = layer
 
-    def _assign(self, layer: Any, key: str, value: Any) -> None:
+    def _assign(self, layer: LayerParameter, key: str, value: Any) -> None:
         """A field of the layer itself, or of the parameters that belong to its type."""
         own = _param_names.get(self.type_name, "") + "_param"
         fields = fields_of(layer)
@@ -284,11 +287,11 @@ class NetSpec:
         """Change parameters of the layer that makes this top."""
         self[name]._update(params)
 
-    def to_proto(self) -> Any:
+    def to_proto(self) -> NetParameter:
         """The net that computes all tops with a name."""
         names = {top: name for name, top in self.tops.items()}
         autonames: Counter[str] = Counter()
-        made: dict[Function, Any] = {}
+        made: dict[Function, LayerParameter] = {}
         for name, top in self.tops.items():
             if not isinstance(top, (Top, Function)):
                 raise SpecTypeError(

@@ -15,6 +15,7 @@ from typing import Any, overload
 from .. import schema
 from ..backend.blob import Blob
 from ..layers.base import Layer, is_train, register_layer
+from ..schema.proto import LayerParameter
 
 
 class Blobs(Sequence[Blob]):
@@ -53,7 +54,7 @@ class PythonLayer:
     phase: int
     blobs: Blobs
 
-    def __init__(self, param: Any) -> None:
+    def __init__(self, param: LayerParameter) -> None:
         """`param` is the LayerParameter."""
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

@@ -6,7 +6,7 @@ import logging
 import mmap
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy.typing as npt
 
@@ -14,6 +14,7 @@ from ..errors import WeightsError
 from . import wire
 from .files import describe, is_foreign, read_head, replacing
 from .messages import ENUMS
+from .proto import NetParameter
 from .records import NO_LOSS, LayerWeights, SolverStateFile
 from .upgrade import V1_TYPES
 from .upgrade_v0 import V0_TYPES
@@ -63,7 +64,9 @@ def read_blob(path: PathLike) -> Floats:
     return _mapped(path, "BlobProto", lambda data: wire.blob(data, 0, len(data)))
 
 
-def write_weights(path: PathLike, net: Any, by_name: dict[str, LayerWeights], diffs: bool) -> None:
+def write_weights(
+    path: PathLike, net: NetParameter, by_name: dict[str, LayerWeights], diffs: bool
+) -> None:
     """Writes the net as a .caffemodel, each layer with the blobs given under its name."""
     head = type(net)()
     head.CopyFrom(net)

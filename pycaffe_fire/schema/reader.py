@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
+
+from google.protobuf.message import Message
 
 from ..errors import PrototxtError
 from ..registry import did_you_mean
 from .files import describe, is_text, read_head
 from .messages import ENUMS, FIELDS, Field
-from .proto import NetParameter, SolverParameter
+from .proto import LayerParameter, NetParameter, SolverParameter, V1LayerParameter
 from .tokens import Source, Token, unquote
 from .upgrade import upgrade_net, upgrade_solver
+
+M = TypeVar("M", bound=Message)
 
 _MAX_FLOAT = float.fromhex("0x1.fffffep127")
 # Messages whose fields end up in one another, and what to say then.
@@ -34,24 +38,25 @@ _BOOLS = {"true": True, "True": True, "t": True, "1": True} | {
 }  # fmt: skip
 
 
-def read_net(path: str | os.PathLike[str]) -> Any:
+def read_net(path: str | os.PathLike[str]) -> NetParameter:
     """The NetParameter in a prototxt, upgraded to the newest form."""
     return upgrade_net(_read(path, NetParameter()), os.fspath(path))
 
 
-def read_solver(path: str | os.PathLike[str]) -> Any:
+def read_solver(path: str | os.PathLike[str]) -> SolverParameter:
     """The SolverParameter in a prototxt, upgraded to the newest form."""
     return upgrade_solver(_read(path, SolverParameter()), os.fspath(path))
 
 
-def parse_text(text: str, message: Any, where: str = "<string>") -> Any:
+def parse_text(text: str, message: M, where: str = "<string>") -> M:
     """Fills `message` from text and returns it, nets and solvers upgraded."""
     _Parser(Source(text, where)).parse(message)
+    upgraded: Message = message
     if isinstance(message, NetParameter):
-        return upgrade_net(message, where)
-    if isinstance(message, SolverParameter):
-        return upgrade_solver(message, where)
-    return message
+        upgraded = upgrade_net(message, where)
+    elif isinstance(message, SolverParameter):
+        upgraded = upgrade_solver(message, where)
+    return cast(M, upgraded)
 
 
 def layer_lines(text: str) -> dict[str, list[int]]:
@@ -59,9 +64,10 @@ def layer_lines(text: str) -> dict[str, list[int]]:
     source = Source(text, "<string>")
     lines: dict[str, list[int]] = {}
     for start, block in _Parser(source).parse(NetParameter()):
-        if block.DESCRIPTOR.name in ("LayerParameter", "V1LayerParameter"):
-            old = block.DESCRIPTOR.name == "V1LayerParameter" and block.HasField("layer")
-            name = block.layer.name if old else block.name
+        if isinstance(block, LayerParameter | V1LayerParameter):
+            name = block.name
+            if isinstance(block, V1LayerParameter) and block.HasField("layer"):
+                name = block.layer.name
             lines.setdefault(name, []).append(source.line_of(start))
     return lines
 
@@ -81,7 +87,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
         return file.read()
 
 
-def _read(path: str | os.PathLike[str], message: Any) -> Any:
+def _read(path: str | os.PathLike[str], message: M) -> M:
     text = read_text(path)
     _Parser(Source(text, os.fspath(path))).parse(message)
     if not message.ByteSize():
@@ -98,7 +104,7 @@ class _Parser:
         self.source = source
         self.tokens = source.tokens()
         self.at = 0
-        self.top_blocks: list[tuple[int, Any]] = []
+        self.top_blocks: list[tuple[int, Message]] = []
         self._readers: dict[str, Callable[[Field], Any]] = {
             **dict.fromkeys(_INTEGERS, self._integer),
             "float": self._float,
@@ -109,7 +115,7 @@ class _Parser:
             "enum": self._enum,
         }
 
-    def parse(self, message: Any) -> list[tuple[int, Any]]:
+    def parse(self, message: Message) -> list[tuple[int, Message]]:
         """Fills the message; returns its direct sub-messages with their places."""
         self._fields(message, None, 0)
         return self.top_blocks
@@ -130,7 +136,7 @@ class _Parser:
         self.at += found
         return found
 
-    def _fields(self, message: Any, opener: Token | None, depth: int) -> None:
+    def _fields(self, message: Message, opener: Token | None, depth: int) -> None:
         """Fields up to the mark that closes `opener`, or to the end of the text."""
         kind = message.DESCRIPTOR.full_name
         fields = FIELDS[kind]
@@ -167,7 +173,7 @@ class _Parser:
         return field
 
     def _field(
-        self, message: Any, field: Field, name: Token, seen: dict[str, Token], depth: int
+        self, message: Message, field: Field, name: Token, seen: dict[str, Token], depth: int
     ) -> None:
         if not field.repeated:
             if name.text in seen:
@@ -193,7 +199,7 @@ class _Parser:
             token = self.tokens[self.at]
             raise self._error(token, f'expected "," or "]" in the list of "{name}", got {token}')
 
-    def _block(self, message: Any, field: Field, name: Token, depth: int) -> None:
+    def _block(self, message: Message, field: Field, name: Token, depth: int) -> None:
         opener = self._take()
         if opener.kind != "mark" or opener.text not in "{<":
             raise self._error(opener, f'"{name}" is a block: expected "{{", got {opener}')
@@ -206,7 +212,7 @@ class _Parser:
             self.top_blocks.append((name.start, value))
         self._fields(value, opener, depth + 1)
 
-    def _scalar(self, message: Any, field: Field, name: Token, depth: int) -> None:
+    def _scalar(self, message: Message, field: Field, name: Token, depth: int) -> None:
         value = self._readers[field.kind](field)
         if field.repeated:
             getattr(message, field.name).append(value)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Iterable
 
 from ..errors import PrototxtError
 from .messages import ENUMS, fields_of
-from .proto import LayerParameter, NetParameter
+from .proto import LayerParameter, NetParameter, SolverParameter, V1LayerParameter
 from .upgrade_v0 import upgrade_v0_net
 
 _log = logging.getLogger(__name__)
@@ -77,12 +77,12 @@ _TRANSFORMS = ("scale", "mean_file", "crop_size", "mirror")
 _V1_SPECIAL = ("type", "layer", "param", "blob_share_mode", "blobs_lr", "weight_decay")
 
 
-def upgrade_net(net: Any, where: str = "<net>") -> Any:
+def upgrade_net(net: NetParameter, where: str = "<net>") -> NetParameter:
     """The net in the newest form: V0 and V1 layers, transforms, inputs, batch-norm parameters."""
     if any(layer.HasField("layer") for layer in net.layers):
         net = upgrade_v0_net(net, where)
-    for layer in net.layers:
-        _move_transforms(layer)
+    for old in net.layers:
+        _move_transforms(old)
     if net.layers:
         net = _upgrade_v1_net(net, where)
     if net.input:
@@ -94,7 +94,7 @@ def upgrade_net(net: Any, where: str = "<net>") -> Any:
     return net
 
 
-def upgrade_solver(solver: Any, where: str = "<solver>") -> Any:
+def upgrade_solver(solver: SolverParameter, where: str = "<solver>") -> SolverParameter:
     """The solver with its type as a string and any net inside it upgraded."""
     if solver.HasField("solver_type"):
         if solver.HasField("type"):
@@ -112,7 +112,7 @@ def upgrade_solver(solver: Any, where: str = "<solver>") -> Any:
     return solver
 
 
-def _move_transforms(layer: Any) -> None:
+def _move_transforms(layer: V1LayerParameter) -> None:
     """Old data layers carried scale, mean, crop and mirror in their own parameters."""
     holder = _DATA_PARAMS.get(V1_TYPES[layer.type])
     if holder is None:
@@ -124,7 +124,7 @@ def _move_transforms(layer: Any) -> None:
             param.ClearField(name)
 
 
-def _warn_of_ignored_transforms(layer: Any, where: str) -> None:
+def _warn_of_ignored_transforms(layer: LayerParameter, where: str) -> None:
     """In the newest form Caffe does not look at them, so neither do we, but we say so."""
     holder = _DATA_PARAMS.get(layer.type)
     if holder is None:
@@ -137,7 +137,7 @@ def _warn_of_ignored_transforms(layer: Any, where: str) -> None:
         )
 
 
-def _upgrade_v1_net(old: Any, where: str) -> Any:
+def _upgrade_v1_net(old: NetParameter, where: str) -> NetParameter:
     if old.layer:
         _log.warning('%s: has both "layers" and "layer"; as in Caffe, "layer" is ignored', where)
     net = NetParameter()
@@ -148,7 +148,7 @@ def _upgrade_v1_net(old: Any, where: str) -> Any:
     return net
 
 
-def _upgrade_v1_layer(old: Any) -> Any:
+def _upgrade_v1_layer(old: V1LayerParameter) -> LayerParameter:
     new = LayerParameter()
     for field in fields_of(old).values():
         if field.name in _V1_SPECIAL:
@@ -163,7 +163,7 @@ def _upgrade_v1_layer(old: Any) -> Any:
                 setattr(new, field.name, value)
     if old.HasField("type"):
         new.type = V1_TYPES[old.type]
-    lists = {
+    lists: dict[str, Iterable[str | float]] = {
         "name": old.param,
         "share_mode": old.blob_share_mode,
         "lr_mult": old.blobs_lr,
@@ -177,7 +177,7 @@ def _upgrade_v1_layer(old: Any) -> Any:
     return new
 
 
-def _upgrade_input(net: Any, where: str) -> None:
+def _upgrade_input(net: NetParameter, where: str) -> None:
     """One Input layer in front stands for all `input` fields; without shapes they just go."""
     count = len(net.input)
     shapes, dims = len(net.input_shape), len(net.input_dim)
@@ -198,7 +198,7 @@ def _upgrade_input(net: Any, where: str) -> None:
         net.ClearField(name)
 
 
-def _freeze(layer: Any) -> None:
+def _freeze(layer: LayerParameter) -> None:
     """Batch norm's mean, variance and count are statistics: the solver must leave them alone."""
     for spec in layer.param:
         spec.lr_mult = 0

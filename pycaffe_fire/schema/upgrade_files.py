@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from google.protobuf.message import DecodeError
 
@@ -34,7 +33,7 @@ def upgrade_net_binary(source: PathLike, target: PathLike) -> None:
         temporary.write_bytes(net.SerializeToString())
 
 
-def _read_binary(path: PathLike) -> Any:
+def _read_binary(path: PathLike) -> NetParameter:
     name, head = os.fspath(path), read_head(path, WeightsError, ".caffemodel")
     if is_foreign(head):
         hint = ", which is never of an old form" if head.startswith(HDF5_SIGNATURE) else ""

@@ -6,12 +6,11 @@ Padding was a layer of its own then; it becomes the `pad` of the layer that read
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from ..errors import PrototxtError
 from ..registry import did_you_mean
 from .messages import ENUMS, fields_of
-from .proto import NetParameter, V1LayerParameter
+from .proto import NetParameter, V0LayerParameter, V1LayerParameter
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +81,7 @@ _LISTS = ("blobs", "blobs_lr", "weight_decay")
 _OTHERS = ("name", "type", "hdf5_output_param", "new_num", "new_channels")
 
 
-def upgrade_v0_net(old: Any, where: str) -> Any:
+def upgrade_v0_net(old: NetParameter, where: str) -> NetParameter:
     """The same net in V1 form, padding layers merged into their readers."""
     net = NetParameter()
     net.CopyFrom(old)
@@ -92,9 +91,9 @@ def upgrade_v0_net(old: Any, where: str) -> Any:
     return net
 
 
-def _merge_padding(net: Any, where: str) -> list[Any]:
+def _merge_padding(net: NetParameter, where: str) -> list[V1LayerParameter]:
     """The layers without padding ones; who read a padded blob reads its source and pads."""
-    writer: dict[str, Any] = dict.fromkeys(net.input)
+    writer: dict[str, V1LayerParameter | None] = dict.fromkeys(net.input)
     kept = []
     for layer in net.layers:
         new = V1LayerParameter()
@@ -114,7 +113,7 @@ def _merge_padding(net: Any, where: str) -> list[Any]:
     return kept
 
 
-def _take_padding(layer: Any, i: int, padding: Any, where: str) -> None:
+def _take_padding(layer: V1LayerParameter, i: int, padding: V1LayerParameter, where: str) -> None:
     if layer.layer.type not in ("conv", "pool"):
         raise PrototxtError(
             f'{where}: layer "{layer.layer.name}" ({layer.layer.type}) reads the padding layer '
@@ -129,7 +128,7 @@ def _take_padding(layer: Any, i: int, padding: Any, where: str) -> None:
     layer.bottom[i] = padding.bottom[0]
 
 
-def _upgrade_layer(layer: Any, where: str) -> Any:
+def _upgrade_layer(layer: V1LayerParameter, where: str) -> V1LayerParameter:
     old, new = layer.layer, V1LayerParameter(bottom=layer.bottom, top=layer.top)
     if old.HasField("name"):
         new.name = old.name
@@ -149,7 +148,7 @@ def _upgrade_layer(layer: Any, where: str) -> Any:
     return new
 
 
-def _move(old: Any, name: str, new: Any, where: str) -> None:
+def _move(old: V0LayerParameter, name: str, new: V1LayerParameter, where: str) -> None:
     """Puts one V0 field where it belongs in V1; a field its type does not take is dropped."""
     if name in _OTHERS:
         if name == "hdf5_output_param" and old.type == "hdf5_output":

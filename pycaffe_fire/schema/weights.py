@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from os import PathLike, fspath
 from os.path import exists
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ..errors import WeightsError
 from . import binary
 from .binary import read_blob, write_blob
 from .files import HDF5_SIGNATURE, read_head
+from .proto import NetParameter
 from .records import LayerWeights, SolverStateFile
 
 __all__ = [
@@ -60,7 +61,7 @@ def read_state(path: str | PathLike[str], history: bool = True) -> SolverStateFi
 
 
 def write_weights(
-    path: str | PathLike[str], net: Any, layers: list[LayerWeights], diffs: bool = False
+    path: str | PathLike[str], net: NetParameter, layers: list[LayerWeights], diffs: bool = False
 ) -> None:
     """Writes the net's layers, each with the blobs given under its name and, if asked, their
     diffs; completely or not at all. Blobs in `net` itself are not looked at."""

@@ -7,6 +7,8 @@ import os
 import struct
 from typing import Any
 
+from google.protobuf.message import Message
+
 from ..errors import PrototxtError
 from .files import replacing
 from .messages import ENUMS, Field, fields_of
@@ -14,20 +16,20 @@ from .messages import ENUMS, Field, fields_of
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "'": "\\'", "\\": "\\\\"}
 
 
-def to_text(message: Any) -> str:
+def to_text(message: Message) -> str:
     """The message as a prototxt: fields by number, two blanks of indent, the shortest numbers."""
     lines: list[str] = []
     _add(message, "", lines)
     return "".join(f"{line}\n" for line in lines)
 
 
-def write_text(message: Any, path: str | os.PathLike[str]) -> None:
+def write_text(message: Message, path: str | os.PathLike[str]) -> None:
     """Writes `to_text` to a file, completely or not at all."""
     with replacing(path, PrototxtError) as temporary:
         temporary.write_text(to_text(message), encoding="utf-8")
 
 
-def _add(message: Any, indent: str, lines: list[str]) -> None:
+def _add(message: Message, indent: str, lines: list[str]) -> None:
     fields = fields_of(message)
     for descriptor, value in message.ListFields():
         field = fields[descriptor.name]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 from ..backend import host
 from ..backend.base import Backend
@@ -18,6 +17,7 @@ from ..net import Net
 from ..net.gradient_arena import planned_elements
 from ..net.summary import BYTES, mebibytes
 from ..parallel.leaves import own_parts
+from ..schema.proto import SolverParameter
 from .nets import find_test_nets, find_train_net
 from .options import SolverOptions, net_context, net_state
 from .rules import RULES
@@ -105,7 +105,7 @@ def _way_out(need: Need, free: int, batch: int) -> str:
     return "not even one sample fits: use a smaller net, or a larger machine"
 
 
-def planned(param: Any, options: SolverOptions) -> tuple[Net, Need]:
+def planned(param: SolverParameter, options: SolverOptions) -> tuple[Net, Need]:
     """A solver's training net without a solver, and what training it on one rank would take."""
     backend, leaves = options.backend, options.leaves
     parts = own_parts(options.communicator, backend, leaves)

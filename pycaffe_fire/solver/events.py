@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..net.summary import NetFacts
 from ..net.timing import LayerTimes
 from ..parallel.leaves import Output
+from ..schema.proto import SolverParameter
 from .timing import Times
 
 
@@ -17,7 +17,7 @@ class Started:
     """A run begins (or goes on) at an iteration."""
 
     name: str
-    param: Any
+    param: SolverParameter
     iteration: int
     batch: int
     leaves: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import isfinite
-from typing import Any
+from typing import SupportsFloat
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class Health:
             return self._leaves.backend.sum_of_squares(self._leaves.gradients)
         return None
 
-    def sound(self, loss: Any, squares: float | None) -> bool:
+    def sound(self, loss: SupportsFloat, squares: float | None) -> bool:
         """Are the loss and all gradients of the iteration finite, as far as looked at?"""
         if squares is None:
             return True
@@ -112,7 +112,7 @@ class Health:
     def restore(self, state: float) -> None:
         self.rate = float(state)
 
-    def describe(self, iteration: int, loss: Any) -> str:
+    def describe(self, iteration: int, loss: SupportsFloat) -> str:
         """`iteration 7: the loss is nan, first seen in layer "fc6" (InnerProduct), ...`"""
         parts = self._leaves.communicator.gather(trace(self._leaves, iteration))
         found = [(rank, text) for rank, text in enumerate(parts) if text]

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from math import sqrt
-from typing import Any
 
 from ..data.missing_data import DATA_FIELDS
 from ..errors import SolverError
+from ..schema.proto import LayerParameter, NetState, SolverParameter
 from .nets import edit_training_data
 
 WARMUP_SHARE = 0.05  # of all iterations, where nothing else is said
 
 
-def with_batch(solver: Any, cli_state: Any, batch: int | str, ranks: int) -> tuple[Any, float]:
+def with_batch(
+    solver: SolverParameter, cli_state: NetState, batch: int | str, ranks: int
+) -> tuple[SolverParameter, float]:
     """A copy of the solver whose training net reads `batch` samples, and the factor that is.
 
     "per-rank" keeps the prototxt's batch for every rank, which is what BVLC Caffe does.
     """
     factors = set()
 
-    def edit(layer: Any) -> None:
+    def edit(layer: LayerParameter) -> None:
         param = getattr(layer, DATA_FIELDS[layer.type])
         wanted = param.batch_size * ranks if batch == "per-rank" else batch
         factors.add(wanted / param.batch_size)
@@ -35,7 +37,7 @@ def with_batch(solver: Any, cli_state: Any, batch: int | str, ranks: int) -> tup
     return made, factors.pop()
 
 
-def scale_rate(solver: Any, how: str | None, factor: float, warmup: int | None) -> None:
+def scale_rate(solver: SolverParameter, how: str | None, factor: float, warmup: int | None) -> None:
     """Scale base_lr with the batch (or its square root) and rise to it from the old one."""
     if how is None or factor == 1:
         return

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from ..backend.base import Backend, Segment
 from ..backend.tensor import Array
 from ..errors import SolverError
+from ..schema.proto import SolverParameter
 from .rules import Rule
 
 CLIP, SCALE = "clip", "scale"
@@ -32,7 +32,7 @@ class LocalRates:
     """
 
     def __init__(
-        self, param: Any, rule: Rule, backend: Backend, segments: Sequence[Segment]
+        self, param: SolverParameter, rule: Rule, backend: Backend, segments: Sequence[Segment]
     ) -> None:
         self._clip = bool(param.larc) and param.larc_policy == CLIP
         self._turbo = bool(param.larc and param.larc_turbo)
@@ -79,7 +79,7 @@ class LocalRates:
 
 
 def local_rates(
-    param: Any, rule: Rule, backend: Backend, segments: Sequence[Segment]
+    param: SolverParameter, rule: Rule, backend: Backend, segments: Sequence[Segment]
 ) -> LocalRates | None:
     """What the solver's settings ask for; None where all parameters follow one rate."""
     if not (param.larc or param.local_lr_auto):
@@ -87,7 +87,7 @@ def local_rates(
     return LocalRates(param, rule, backend, segments)
 
 
-def _check(param: Any, rule: Rule, eta: float) -> None:
+def _check(param: SolverParameter, rule: Rule, eta: float) -> None:
     if param.larc and param.local_lr_auto:
         raise SolverError("larc and local_lr_auto both choose local rates; keep one of them")
     if param.larc and param.larc_policy not in (CLIP, SCALE):

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .. import schema
 from ..data.missing_data import DATA_FIELDS
 from ..errors import NetError, SolverError
 from ..net.graph import filter_net
 from ..net.synthetic import with_synthetic_data
+from ..schema.proto import LayerParameter, NetParameter, NetState, SolverParameter
 
 
 class FoundNet(NamedTuple):
     """A net the solver asks for, where it was found (as Caffe's log says) and its file, if any."""
 
-    param: Any
+    param: NetParameter
     origin: str
     path: str
 
 
-def read_param(path: str) -> Any:
+def read_param(path: str) -> SolverParameter:
     """A solver prototxt; without a snapshot_prefix, snapshots go beside it under its name."""
     param = schema.read_solver(path)
     stem = os.path.splitext(path)[0]
@@ -32,7 +33,7 @@ def read_param(path: str) -> Any:
     return param
 
 
-def _load(field: str, value: Any) -> FoundNet:
+def _load(field: str, value: str | NetParameter) -> FoundNet:
     """The net in a solver's field: a file's path, or the net itself."""
     if not isinstance(value, str):
         return FoundNet(value, field, "")
@@ -44,7 +45,9 @@ def _load(field: str, value: Any) -> FoundNet:
     return FoundNet(schema.read_net(value), f"{field} file: {value}", value)
 
 
-def _with_state(found: FoundNet, solver: Any, *states: Any, phase: int) -> FoundNet:
+def _with_state(
+    found: FoundNet, solver: SolverParameter, *states: NetState, phase: int
+) -> FoundNet:
     """A copy of the net whose state is `phase` overlaid with its own and the given states."""
     net, made = found.param, schema.NetParameter()
     made.CopyFrom(net)
@@ -58,7 +61,7 @@ def _with_state(found: FoundNet, solver: Any, *states: Any, phase: int) -> Found
     return found._replace(param=made)
 
 
-def find_train_net(solver: Any, cli_state: Any) -> FoundNet:
+def find_train_net(solver: SolverParameter, cli_state: NetState) -> FoundNet:
     """The one training net; `cli_state` holds the level and stages of the command line."""
     fields = ["train_net_param", "train_net", "net_param", "net"]
     given = [f for f in fields if solver.HasField(f)]
@@ -71,7 +74,7 @@ def find_train_net(solver: Any, cli_state: Any) -> FoundNet:
     return _with_state(found, solver, solver.train_state, cli_state, phase=schema.TRAIN)
 
 
-def find_test_nets(solver: Any) -> list[FoundNet]:
+def find_test_nets(solver: SolverParameter) -> list[FoundNet]:
     """The test nets, in the order of test_iter."""
     nets = [_load("test_net_param", net) for net in solver.test_net_param]
     nets += [_load("test_net", path) for path in solver.test_net]
@@ -100,7 +103,9 @@ def find_test_nets(solver: Any) -> list[FoundNet]:
     ]
 
 
-def edit_training_data(solver: Any, cli_state: Any, edit: Callable[[Any], None]) -> Any:
+def edit_training_data(
+    solver: SolverParameter, cli_state: NetState, edit: Callable[[LayerParameter], None]
+) -> SolverParameter:
     """A copy of the solver with its training net's data layers edited; test nets stay."""
     train = find_train_net(solver, cli_state)
     made = schema.SolverParameter()
@@ -119,10 +124,10 @@ def edit_training_data(solver: Any, cli_state: Any, edit: Callable[[Any], None])
     return made
 
 
-def with_shuffling(solver: Any, cli_state: Any) -> Any:
+def with_shuffling(solver: SolverParameter, cli_state: NetState) -> SolverParameter:
     """A copy of the solver that trains in a new order every epoch."""
 
-    def edit(layer: Any) -> None:
+    def edit(layer: LayerParameter) -> None:
         param = getattr(layer, DATA_FIELDS[layer.type])
         if hasattr(param, "shuffle"):
             param.shuffle = True
@@ -130,7 +135,9 @@ def with_shuffling(solver: Any, cli_state: Any) -> Any:
     return edit_training_data(solver, cli_state, edit)
 
 
-def without_data(solver: Any, cli_state: Any, image: Sequence[int] | None = None) -> Any:
+def without_data(
+    solver: SolverParameter, cli_state: NetState, image: Sequence[int] | None = None
+) -> SolverParameter:
     """A copy of the solver whose nets make up their data instead of reading it."""
     train, tests = find_train_net(solver, cli_state), find_test_nets(solver)
     made = schema.SolverParameter()
@@ -142,7 +149,7 @@ def without_data(solver: Any, cli_state: Any, image: Sequence[int] | None = None
     return made
 
 
-def _synthetic(found: FoundNet, image: Sequence[int] | None) -> Any:
+def _synthetic(found: FoundNet, image: Sequence[int] | None) -> NetParameter:
     try:
         return with_synthetic_data(filter_net(found.param), image)
     except NetError as error:

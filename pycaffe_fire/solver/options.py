@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
 from .. import schema
 from ..backend.base import Backend
@@ -13,6 +12,7 @@ from ..data.bad_records import FAIL
 from ..layers import Context
 from ..net import Net
 from ..parallel.communicator import Communicator, SerialCommunicator
+from ..schema.proto import NetState
 from .events import Observer
 
 
@@ -57,7 +57,7 @@ class SolverOptions:
     make_net: Callable[..., Net] = Net
 
 
-def net_state(options: SolverOptions) -> Any:
+def net_state(options: SolverOptions) -> NetState:
     """The level and stages that the training net is filtered by."""
     state = schema.NetState(stage=list(options.stages))
     if options.level is not None:  # else the solver's train_state decides

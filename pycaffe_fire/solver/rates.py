@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from math import cos, exp, pi
-from typing import Any
+from typing import SupportsFloat
 
 from ..errors import SolverError
 from ..registry import Registry
+from ..schema.proto import SolverParameter
 from ..schema.records import NO_LOSS, SolverStateFile
 
 log = logging.getLogger("pycaffe_fire")
 
-Policy = Callable[[Any, int], float]
+Policy = Callable[[SolverParameter, int], float]
 
 FLAT = 700.0  # exp of more overflows; a rate divided by exp of this is zero in float32
 
@@ -21,13 +22,13 @@ RATE_POLICIES: Registry[Policy] = Registry("lr_policy", SolverError)
 
 
 @RATE_POLICIES.register("fixed")
-def fixed(param: Any, iteration: int) -> float:
+def fixed(param: SolverParameter, iteration: int) -> float:
     """base_lr"""
     return float(param.base_lr)
 
 
 @RATE_POLICIES.register("step")
-def step(param: Any, iteration: int) -> float:
+def step(param: SolverParameter, iteration: int) -> float:
     """base_lr * gamma ^ floor(iter / stepsize)"""
     if param.stepsize < 1:
         raise SolverError(f'lr_policy "step" needs a stepsize of at least 1, got {param.stepsize}')
@@ -35,24 +36,24 @@ def step(param: Any, iteration: int) -> float:
 
 
 @RATE_POLICIES.register("exp")
-def exponential(param: Any, iteration: int) -> float:
+def exponential(param: SolverParameter, iteration: int) -> float:
     """base_lr * gamma ^ iter"""
     return float(param.base_lr * param.gamma**iteration)
 
 
 @RATE_POLICIES.register("inv")
-def inv(param: Any, iteration: int) -> float:
+def inv(param: SolverParameter, iteration: int) -> float:
     """base_lr * (1 + gamma * iter) ^ -power"""
     return float(param.base_lr * (1 + param.gamma * iteration) ** -param.power)
 
 
 @RATE_POLICIES.register("multistep")
-def multistep(param: Any, iteration: int) -> float:
+def multistep(param: SolverParameter, iteration: int) -> float:
     """base_lr * gamma ^ (number of stepvalues passed)"""
     return float(param.base_lr * param.gamma ** passed_steps(param, iteration))
 
 
-def passed_steps(param: Any, iteration: int) -> int:
+def passed_steps(param: SolverParameter, iteration: int) -> int:
     """How many of the stepvalues have been reached; as in Caffe in their order, and no two of them
     in one iteration."""
     steps, reached = 0, -1
@@ -62,7 +63,7 @@ def passed_steps(param: Any, iteration: int) -> int:
     return steps
 
 
-def tell_step(param: Any, iteration: int) -> None:
+def tell_step(param: SolverParameter, iteration: int) -> None:
     """Caffe's line in the log where a stepvalue is reached."""
     if param.lr_policy != "multistep":
         return
@@ -72,7 +73,7 @@ def tell_step(param: Any, iteration: int) -> None:
 
 
 @RATE_POLICIES.register("poly")
-def poly(param: Any, iteration: int) -> float:
+def poly(param: SolverParameter, iteration: int) -> float:
     """min_lr + (base_lr - min_lr) * (1 - iter / max_iter) ^ power"""
     if param.max_iter < 1:
         raise SolverError('lr_policy "poly" needs a max_iter')
@@ -81,14 +82,14 @@ def poly(param: Any, iteration: int) -> float:
 
 
 @RATE_POLICIES.register("sigmoid")
-def sigmoid(param: Any, iteration: int) -> float:
+def sigmoid(param: SolverParameter, iteration: int) -> float:
     """base_lr / (1 + exp(-gamma * (iter - stepsize)))"""
     exponent = -param.gamma * (iteration - param.stepsize)
     return float(param.base_lr / (1 + exp(min(exponent, FLAT))))
 
 
 @RATE_POLICIES.register("cosine")
-def cosine(param: Any, iteration: int) -> float:
+def cosine(param: SolverParameter, iteration: int) -> float:
     """min_lr + (base_lr - min_lr) * (1 + cos(pi * iter / max_iter)) / 2"""
     if param.max_iter < 1:
         raise SolverError('lr_policy "cosine" needs a max_iter')
@@ -97,14 +98,14 @@ def cosine(param: Any, iteration: int) -> float:
 
 
 @RATE_POLICIES.register("plateau")
-def plateau(param: Any, iteration: int) -> float:
+def plateau(param: SolverParameter, iteration: int) -> float:
     """base_lr * gamma ^ (plateaus seen so far); see Plateau, which counts them"""
     if not param.plateau_winsize or min(param.plateau_winsize) < 1:
         raise SolverError('lr_policy "plateau" needs a plateau_winsize of at least 1 for each step')
     return float(param.base_lr)
 
 
-def learning_rate(param: Any, iteration: int, plateaus: int = 0) -> float:
+def learning_rate(param: SolverParameter, iteration: int, plateaus: int = 0) -> float:
     """The rate before a parameter's own lr_mult, never below min_lr.
 
     Warm-up: for the first rampup_interval (NVIDIA) or warmup_iter (Intel) iterations,
@@ -123,7 +124,7 @@ def learning_rate(param: Any, iteration: int, plateaus: int = 0) -> float:
     return max(rate, float(param.min_lr))
 
 
-def warm_up(param: Any) -> tuple[int, float]:
+def warm_up(param: SolverParameter) -> tuple[int, float]:
     """How many iterations it takes, and the rate it starts from."""
     if param.rampup_interval > 0:
         return param.rampup_interval, param.rampup_lr
@@ -138,13 +139,13 @@ class Plateau:
     window for each step of the rate; after the last the rate stays. Warm-up does not count.
     """
 
-    def __init__(self, param: Any) -> None:
+    def __init__(self, param: SolverParameter) -> None:
         self.windows = list(param.plateau_winsize) if param.lr_policy == "plateau" else []
         self.seen = 0
         self.minimum_loss, self.last_event = NO_LOSS, 0
         self._warm_up = warm_up(param)[0]
 
-    def observe(self, iteration: int, loss: Any) -> None:
+    def observe(self, iteration: int, loss: SupportsFloat) -> None:
         """Take note of the average loss, which must be the same on every rank."""
         if not self.windows or iteration < self._warm_up:
             return  # nobody looks at the loss, which a device may still be computing

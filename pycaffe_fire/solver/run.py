@@ -22,6 +22,7 @@ from ..net.graph import filter_net
 from ..parallel.communicator import Communicator
 from ..parallel.job import check_alike, default_leaves
 from ..parallel.tree import check_leaves
+from ..schema.proto import SolverParameter
 from .capacity import Need, planned
 from .events import Observer
 from .large_batch import scale_rate, with_batch
@@ -70,7 +71,7 @@ class RunOptions:
 class Plan:
     """What options make of a solver prototxt: its parameters, and how the solver is to run."""
 
-    param: Any
+    param: SolverParameter
     options: SolverOptions
     snapshot: str | None
 
@@ -94,7 +95,7 @@ def rank_options(
     return SolverOptions(make_backend(threads), ranks.broadcast(seed), ranks, leaves)
 
 
-def plan_run(asked: RunOptions, param: Any, ranks: Communicator) -> Plan:
+def plan_run(asked: RunOptions, param: SolverParameter, ranks: Communicator) -> Plan:
     """Everything that must be known before nets are built; all ranks call it together."""
     snapshot = asked.snapshot
     if snapshot == AUTO:  # rank 0 looks: others might see older files
@@ -117,7 +118,7 @@ def plan_run(asked: RunOptions, param: Any, ranks: Communicator) -> Plan:
 
 def make_solver(
     asked: RunOptions,
-    param: Any,
+    param: SolverParameter,
     ranks: Communicator,
     observers: Sequence[Observer] = (),
     requested_action: Callable[[], Action] = nothing,
@@ -137,14 +138,14 @@ def make_solver(
     return solver
 
 
-def plan_memory(asked: RunOptions, param: Any, ranks: Communicator) -> tuple[Net, Need]:
+def plan_memory(asked: RunOptions, param: SolverParameter, ranks: Communicator) -> tuple[Net, Need]:
     """The training net without a solver, and what training it on one rank would take."""
     plan = plan_run(asked, param, ranks)
     with _building(asked.solver, plan):
         return planned(plan.param, plan.options)
 
 
-def _seed(param: Any, recorded: dict[str, Any]) -> int:
+def _seed(param: SolverParameter, recorded: dict[str, Any]) -> int:
     if param.random_seed >= 0:
         return int(param.random_seed)
     # A run without a seed of its own drew one; a resumed run goes on with that.
@@ -152,7 +153,9 @@ def _seed(param: Any, recorded: dict[str, Any]) -> int:
     return fresh_seed() if seed is None else int(seed)
 
 
-def _changed(asked: RunOptions, param: Any, options: SolverOptions, ranks: Communicator) -> Any:
+def _changed(
+    asked: RunOptions, param: SolverParameter, options: SolverOptions, ranks: Communicator
+) -> SolverParameter:
     """The solver's parameters with what the flags change in them."""
     state = net_state(options)
     if asked.iterations:
@@ -200,7 +203,7 @@ def _newest(prefix: str) -> str | None:
     return found.path
 
 
-def _backend(asked: RunOptions, param: Any, threads: int) -> Backend:
+def _backend(asked: RunOptions, param: SolverParameter, threads: int) -> Backend:
     gpu, level = asked.gpu, logging.WARNING
     if gpu is None and param.solver_mode == schema.SolverParameter.GPU:
         gpu = "auto"

@@ -16,6 +16,7 @@ from ..errors import SolverError, WeightsError
 from ..layers.feed import Feed
 from ..net import Net
 from ..schema.files import digest, replacing
+from ..schema.proto import SolverParameter
 from .events import Saved
 from .rates import passed_steps
 from .recorded import Recorded, beside, check_sums, seal, unseal
@@ -253,7 +254,7 @@ def _feeds(net: Net) -> Iterator[tuple[Feed, int]]:
             yield layer, tops[0].shape[0] * net.context.leaves
 
 
-def _tests_until(param: Any, iteration: int) -> list[int]:
+def _tests_until(param: SolverParameter, iteration: int) -> list[int]:
     """The passes of each test net before an iteration's own test, in a run from the start."""
     if not param.test_interval or not iteration:
         return [0] * len(param.test_iter)

@@ -7,7 +7,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from .. import schema
 from ..backend.base import Backend, Segment
@@ -19,6 +18,7 @@ from ..net import Net, debug
 from ..net.gradient_arena import planned_elements
 from ..net.summary import facts
 from ..parallel.leaves import Leaves, Output, output_names, output_values
+from ..schema.proto import SolverParameter
 from ..version import VERSION
 from .capacity import check_fits, need_of
 from .events import (
@@ -57,7 +57,7 @@ class Solver:
     across the communicator's ranks.
     """
 
-    def __init__(self, param: Any, options: SolverOptions) -> None:
+    def __init__(self, param: SolverParameter, options: SolverOptions) -> None:
         self.param, self.options = param, options
         self.observers = list(options.observers)
         self.requested_action = options.requested_action

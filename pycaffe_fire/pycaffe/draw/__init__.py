@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from ...errors import FireError, NetError
 from ...schema.files import replacing
+from ...schema.proto import NetParameter
 from .boxes import Shapes, chart, of_phase
 from .drawing import DIRECTIONS, Drawing, drawing, to_pixels, to_svg
 from .pydot_graph import get_pydot_graph
@@ -21,7 +21,7 @@ _PIXELS = {"png": "PNG", "jpg": "JPEG", "jpeg": "JPEG", "gif": "GIF", "bmp": "BM
 
 
 def svg(
-    caffe_net: Any,
+    caffe_net: NetParameter,
     rankdir: str = "TB",
     phase: int | None = None,
     display_lrm: bool = False,
@@ -32,7 +32,7 @@ def svg(
 
 
 def draw_net(
-    caffe_net: Any,
+    caffe_net: NetParameter,
     rankdir: str = "LR",
     ext: str = "png",
     phase: int | None = None,
@@ -54,7 +54,7 @@ def draw_net(
 
 
 def draw_net_to_file(
-    caffe_net: Any,
+    caffe_net: NetParameter,
     filename: str | os.PathLike[str],
     rankdir: str = "LR",
     phase: int | None = None,
@@ -68,7 +68,7 @@ def draw_net_to_file(
 
 
 def _drawing(
-    net: Any, rankdir: str, phase: int | None, display_lrm: bool, shapes: Shapes | None
+    net: NetParameter, rankdir: str, phase: int | None, display_lrm: bool, shapes: Shapes | None
 ) -> Drawing:
     if rankdir not in DIRECTIONS:
         raise NetError(f'rankdir must be one of {", ".join(DIRECTIONS)}, got "{rankdir}"')

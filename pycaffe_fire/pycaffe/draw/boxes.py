@@ -7,10 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ... import schema
 from ...net.graph import filter_net
+from ...schema.proto import (
+    ConvolutionParameter,
+    EltwiseParameter,
+    LayerParameter,
+    NetParameter,
+    PoolingParameter,
+)
 
 FAR = 3  # ranks that an arrow from a data layer may cross
 
@@ -52,7 +58,7 @@ class Chart:
     arrows: list[tuple[int, int]] = field(default_factory=list)
 
 
-def of_phase(net: Any, phase: int | None) -> Any:
+def of_phase(net: NetParameter, phase: int | None) -> NetParameter:
     """The net's layers of one phase; without a phase, all of them."""
     if phase is None:
         return net
@@ -62,7 +68,7 @@ def of_phase(net: Any, phase: int | None) -> Any:
     return filter_net(state)
 
 
-def family(layer: Any) -> str:
+def family(layer: LayerParameter) -> str:
     """Which colour a layer has."""
     if layer.type in _FAMILIES:
         return _FAMILIES[layer.type]
@@ -71,29 +77,28 @@ def family(layer: Any) -> str:
     return "loss" if layer.type.endswith("Loss") else "other"
 
 
-def describe(layer: Any) -> str:
+def describe(layer: LayerParameter) -> str:
     """A layer's type with what matters most of it: `Convolution 64 of 7x7, stride 2, pad 3`."""
     if layer.type in ("Convolution", "Deconvolution", "DepthwiseConvolution"):
-        p = layer.convolution_param
-        return f"{layer.type} {p.num_output} of {_window(p)}"
+        convolution = layer.convolution_param
+        return f"{layer.type} {convolution.num_output} of {_window(convolution)}"
     if layer.type == "Pooling":
-        p = layer.pooling_param
-        kind = type(p).PoolMethod.Name(p.pool)
-        return f"Pooling {kind} {'global' if p.global_pooling else _window(p)}"
+        pooling = layer.pooling_param
+        kind = PoolingParameter.PoolMethod.Name(pooling.pool)
+        return f"Pooling {kind} {'global' if pooling.global_pooling else _window(pooling)}"
     if layer.type == "InnerProduct":
         return f"InnerProduct {layer.inner_product_param.num_output}"
     if layer.type == "Dropout":
         return f"Dropout {layer.dropout_param.dropout_ratio:g}"
     if layer.type == "Eltwise":
-        p = layer.eltwise_param
-        return f"Eltwise {type(p).EltwiseOp.Name(p.operation)}"
+        return f"Eltwise {EltwiseParameter.EltwiseOp.Name(layer.eltwise_param.operation)}"
     if layer.type == "Input":
         shapes = ["x".join(map(str, shape.dim)) for shape in layer.input_param.shape]
         return " ".join(["Input", *shapes])
-    return str(layer.type)
+    return layer.type
 
 
-def _window(param: Any) -> str:
+def _window(param: ConvolutionParameter | PoolingParameter) -> str:
     """`3x3, stride 2, pad 1` of a convolution or pooling; what is usual is left out."""
 
     def sides(whole: str, stem: str, usual: int) -> list[int]:
@@ -114,7 +119,7 @@ def _window(param: Any) -> str:
     return text + (f", dilation {dilation[0]}" if dilation and dilation[0] != 1 else "")
 
 
-def chart(net: Any, shapes: Shapes | None = None, rates: bool = False) -> Chart:
+def chart(net: NetParameter, shapes: Shapes | None = None, rates: bool = False) -> Chart:
     """The boxes and arrows of a NetParameter's layers, with tops' shapes and lr_mult on request."""
     return _Builder(shapes or {}, rates).build(net)
 
@@ -128,7 +133,7 @@ class _Builder:
         self.ranks: list[int] = []
         self.sources: set[int] = set()
 
-    def build(self, net: Any) -> Chart:
+    def build(self, net: NetParameter) -> Chart:
         for layer in net.layer:
             if layer.type == "Split":
                 self._alias(layer)
@@ -136,11 +141,11 @@ class _Builder:
                 self._add(layer)
         return self.chart
 
-    def _alias(self, layer: Any) -> None:
+    def _alias(self, layer: LayerParameter) -> None:
         for top in layer.top:
             self.makers[top] = self.makers.get(layer.bottom[0], [])
 
-    def _joins(self, layer: Any) -> bool:
+    def _joins(self, layer: LayerParameter) -> bool:
         """In-place layers stand in the box of the layer before, unless others read its result."""
         name = layer.bottom[0] if len(layer.bottom) == 1 else ""
         makers = self.makers.get(name, [])
@@ -149,12 +154,12 @@ class _Builder:
         self.chart.boxes[makers[0]].lines.append(describe(layer) + self._rates(layer))
         return True
 
-    def _rates(self, layer: Any) -> str:
+    def _rates(self, layer: LayerParameter) -> str:
         if not self.rates or not layer.param:
             return ""
         return f" (lr_mult {', '.join(f'{spec.lr_mult:g}' for spec in layer.param)})"
 
-    def _add(self, layer: Any) -> None:
+    def _add(self, layer: LayerParameter) -> None:
         number = len(self.chart.boxes)
         lines = [describe(layer) + self._rates(layer)]
         phases = [rule.phase for rule in layer.include if rule.HasField("phase")]

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from ...errors import BackendError
+from ...schema.proto import LayerParameter, NetParameter
 from .boxes import COLOURS, describe, family, of_phase
 
 _BLOB = {"shape": "octagon", "style": "filled", "fillcolor": "#E0E0E0"}
@@ -16,7 +17,7 @@ class MissingPydotError(BackendError, ImportError):
 
 
 def get_pydot_graph(
-    caffe_net: Any,
+    caffe_net: NetParameter,
     rankdir: str = "LR",
     label_edges: bool = True,
     phase: int | None = None,
@@ -54,7 +55,7 @@ def get_pydot_graph(
     return graph
 
 
-def _made(layer: Any) -> str:
+def _made(layer: LayerParameter) -> str:
     """What an arrow to a top says."""
     if layer.type in ("Convolution", "Deconvolution"):
         return str(layer.convolution_param.num_output)
