@@ -106,7 +106,9 @@ POOLS = {
 
 def blob(backend: Backend, values: Array | Sequence[int]) -> Blob:
     """A blob holding `values`, or zeros of that shape."""
-    made = backend.face(Blob(backend, values.shape if isinstance(values, np.ndarray) else values))
+    made = backend.host_view(
+        Blob(backend, values.shape if isinstance(values, np.ndarray) else values)
+    )
     if isinstance(values, np.ndarray):
         made.data[...] = values
     return made

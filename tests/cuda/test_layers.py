@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pycaffe_fire.backend.numpy import NumPyBackend
-from pycaffe_fire.net import net as net_module
+from pycaffe_fire.pycaffe import net as net_module
 from tests.layers.case import Case, Trial
 from tests.layers.test_contract import GOLDEN, ROWS, assert_close
 from tests.layers.test_contract import test_agrees_with_caffe as agrees_with_caffe

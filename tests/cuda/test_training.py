@@ -11,9 +11,13 @@ import pytest
 
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.errors import LayerError
-from pycaffe_fire.solver import solver as solver_module
+from pycaffe_fire.pycaffe import solvers as solver_module
 from tests.cuda.cuda_emulator import Module
 from tests.cuda.cuda_nets import inception, lenet, solver_of, train
+from tests.solver.test_solver_golden import case as case
+from tests.solver.test_solver_golden import test_training_and_resuming as test_caffes_own_runs
+
+__all__ = ["case", "test_caffes_own_runs"]
 
 
 @pytest.fixture(autouse=True)
