@@ -16,7 +16,8 @@ from .image import decode_image
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FLOAT_TAG = 6 << 3 | _FIXED32
-_INT_FIELDS = {1: "channels", 2: "height", 3: "width", 5: "label", 7: "encoded"}
+_INT_FIELDS = (1, 2, 3, 5)  # channels, height, width, label
+_ENCODED = 7
 
 
 class Datum(NamedTuple):
@@ -34,7 +35,8 @@ class Datum(NamedTuple):
 def parse_datum(record: bytes | memoryview, where: str) -> Datum:
     """Read a serialised Datum; `where` names database and key in errors."""
     view = memoryview(record)
-    ints = [0] * 8
+    ints = [0] * 6
+    encoded = False
     data = view[:0]
     floats: list[NDArray[np.float32]] = []
     at, end = 0, len(view)
@@ -42,10 +44,14 @@ def parse_datum(record: bytes | memoryview, where: str) -> Datum:
         while at < end:
             tag, at = _varint(view, at)
             field, wire = tag >> 3, tag & 7
+            if field == 0:
+                raise ValueError(f"there is no field 0, at byte {at}")
             if wire == _VARINT:
                 value, at = _varint(view, at)
                 if field in _INT_FIELDS:
-                    ints[field] = value
+                    ints[field] = _int32(value)
+                elif field == _ENCODED:
+                    encoded = value != 0
             elif wire == _BYTES:
                 size, at = _varint(view, at)
                 if at + size > end:
@@ -68,9 +74,13 @@ def parse_datum(record: bytes | memoryview, where: str) -> Datum:
         reason = error if isinstance(error, ValueError) else "it ends in the middle of a number"
         raise DataError(f"{where}: is not a Datum record: {reason}") from None
     float_data = np.concatenate(floats) if len(floats) > 1 else (floats[0] if floats else None)
-    label = ints[5] & 0xFFFFFFFF
-    label -= (label & 0x80000000) << 1
-    return Datum(ints[1], ints[2], ints[3], label, data, float_data, bool(ints[7]))
+    return Datum(ints[1], ints[2], ints[3], ints[5], data, float_data, encoded)
+
+
+def _int32(value: int) -> int:
+    """What protobuf makes of a number on the wire: its lower 32 bits, with their sign."""
+    value &= 0xFFFFFFFF
+    return value - ((value & 0x80000000) << 1)
 
 
 def _varint(view: memoryview, at: int) -> tuple[int, int]:

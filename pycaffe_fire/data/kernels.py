@@ -122,34 +122,44 @@ def _varint(source: Any, at: int, end: int) -> Any:
     return value, end + 1
 
 
+# The tags of a plain Datum's fields: number and wire type in one byte.
+_SIZE_TAGS = (1 << 3, 2 << 3, 3 << 3)  # channels, height, width: varints
+_DATA_TAG, _LABEL_TAG, _ENCODED_TAG = 4 << 3 | 2, 5 << 3, 7 << 3  # data: bytes with their length
+
+
 @jit
 def find_pixels(records: Any, shape: Any, addresses: Any, labels: Any) -> bool:
     """Where the pixels are in a batch of plain Datum records, given by (address, length).
 
-    False if any record is not of the plain kind (bytes of exactly this shape, not encoded): the
-    general reader then takes the batch, and finds the words for what is wrong.
+    False if any record is not of the plain kind (bytes of exactly this shape, not encoded, every
+    field of its own wire type): the general reader then takes the batch, and finds the words for
+    what is wrong.
     """
+    pixels = shape[0] * shape[1] * shape[2]
     for i in range(len(records)):
         source, end = _bytes_at(records[i, 0]), records[i, 1]
-        fields = np.zeros(8, np.int64)
-        at = start = 0
+        extents = np.zeros(3, np.int64)
+        at, start, size, label = np.int64(0), np.int64(0), np.int64(-1), np.int64(0)
         while at < end:
             tag = source[at]
-            field = tag >> 3
             value, at = _varint(source, at + 1, end)
-            if tag == 34:  # field 4, bytes
+            if at > end:
+                return False
+            if tag == _DATA_TAG:
                 if value < 0 or value > end - at:
                     return False
-                start = at
+                start, size = at, value
                 at += value
-            elif tag & 7 or field > 7:
+            elif tag == _SIZE_TAGS[0] or tag == _SIZE_TAGS[1] or tag == _SIZE_TAGS[2]:
+                extents[(tag >> 3) - 1] = value
+            elif tag == _LABEL_TAG:
+                label = value
+            elif tag != _ENCODED_TAG or value:
                 return False
-            fields[field] = value
-        pixels = shape[0] * shape[1] * shape[2]
-        if at != end or fields[7] or fields[4] != pixels:
+        if size != pixels:
             return False
-        if fields[1] != shape[0] or fields[2] != shape[1] or fields[3] != shape[2]:
+        if extents[0] != shape[0] or extents[1] != shape[1] or extents[2] != shape[2]:
             return False
         addresses[i] = records[i, 0] + start
-        labels[i] = np.int32(fields[5])
+        labels[i] = np.int32(label)
     return True
