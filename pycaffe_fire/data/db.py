@@ -16,12 +16,15 @@ import weakref
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import lmdb
+import numpy as np
 
 from ..errors import DataError
+from . import last_words
 
 _WALK = 4096  # keys indexed at a time: a sequential run starts at once, however large the database
 
@@ -79,28 +82,87 @@ class Database(ABC):
         """The value as a buffer, or None."""
 
 
+_LEAST_NODE = 10  # bytes that the smallest record takes in a file: a node's head and its place
+
+
 class LmdbDatabase(Database):
-    """LMDB: values are views into the memory map."""
+    """LMDB: values are views into the memory map.
+
+    The library trusts the file it maps. What can be known beforehand is checked here: the file's
+    size, also while it is read, the number of records, and where a value claims to lie.
+    """
 
     def __init__(self, path: str) -> None:
         self._env = _open_environment(path)
         self._local = threading.local()
-        self._shared = self._env.begin(buffers=True)
-        super().__init__(path, self._env.stat()["entries"])
+        file = os.path.join(path, "data.mdb")
+        self._descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self._descriptor)
+        last_words.speak_of(lambda one: one.path if isinstance(one, LmdbDatabase) else None)
+        super().__init__(path, 0)
+        with self._explaining():
+            page = self._env.stat()["psize"]
+            self._needed = (self._env.info()["last_pgno"] + 1) * page
+            self._check_size()
+            self._shared = self._env.begin(buffers=True)
+            self._count = self._env.stat()["entries"]
+            flags = self._env.open_db(txn=self._shared).flags(self._shared)
+        if self._count * _LEAST_NODE > self._needed or flags.get("dupsort"):
+            raise DataError(f"{path}: is damaged, or not one of Caffe's; make it again")
+        self._mapped = last_words.mapped_range(file)
+
+    @contextmanager
+    def _explaining(self, key: bytes | None = None) -> Iterator[None]:
+        try:
+            yield
+        except lmdb.Error as error:
+            record = "" if key is None else f", record {key.decode(errors='replace')!r}"
+            raise DataError(
+                f"{self.path}{record}: the database is damaged ({error}); copy it again or make "
+                "it again"
+            ) from None
+
+    def _check_size(self) -> None:
+        found = os.fstat(self._descriptor).st_size
+        if found < self._needed:  # reading past the end of the map would kill the process
+            raise DataError(
+                f"{self.path}: truncated: data.mdb has {found:,} bytes of {self._needed:,}; "
+                "copy it again or make it again"
+            )
 
     def _walk(self, after: bytes | None) -> Iterator[bytes]:
-        cursor = self._shared.cursor()
-        if after is not None and not (cursor.set_key(after) and cursor.next()):
-            return
-        for key in cursor.iternext(keys=True, values=False):
-            yield bytes(key)
+        self._check_size()
+        with self._explaining(after):
+            cursor = self._shared.cursor()
+            if after is not None and not (cursor.set_key(after) and cursor.next()):
+                return
+            for found in cursor.iternext(keys=True, values=False):
+                key = bytes(found)
+                if after is not None and key <= after:
+                    raise lmdb.CorruptedError("keys out of order")
+                yield key
+                after = key
 
     def _get(self, key: bytes) -> Any:
-        transaction = self._transaction()
-        if transaction is not None:
-            return transaction.get(key)
-        with self._lock:
-            return self._shared.get(key)
+        self._check_size()
+        with self._explaining(key):
+            transaction = self._transaction()
+            if transaction is not None:
+                value = transaction.get(key)
+            else:
+                with self._lock:
+                    value = self._shared.get(key)
+            if value is not None and not self._is_mapped(value):
+                raise lmdb.CorruptedError("its value lies outside the file")
+            return value
+
+    def _is_mapped(self, value: memoryview) -> bool:
+        if not len(value) or self._mapped is None:
+            return len(value) <= self._needed
+        start = np.frombuffer(value, np.uint8).__array_interface__["data"][0]
+        return bool(
+            self._mapped[0] <= start and start + len(value) <= self._mapped[0] + self._needed
+        )
 
     def _transaction(self) -> Any:
         """This thread's own read transaction; None when the lock file has no slot left for it."""
@@ -186,13 +248,6 @@ def _open_environment(path: str) -> Any:
             env = _open_unlocked(path)
     except lmdb.Error as error:
         raise DataError(f"{path}: {_explain(path, error)}") from None
-    needed = (env.info()["last_pgno"] + 1) * env.stat()["psize"]
-    found = os.path.getsize(os.path.join(path, "data.mdb"))
-    if found < needed:  # reading past the end of the map would kill the process
-        raise DataError(
-            f"{path}: truncated: data.mdb has {found:,} bytes of {needed:,}; "
-            "copy it again or make it anew"
-        )
     return env
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from typing import Any, TypeVar
 
 import numpy as np
@@ -85,7 +88,21 @@ class Survey:
 
 
 def check(path: str, backend: str = "", classes: int = 0, threads: int = 0) -> Survey:
-    """Read and decode every record; problems are collected, not raised."""
+    """Read and decode every record; problems are collected, not raised.
+
+    A damaged LMDB can end the process that reads it, so it is read by one of its own.
+    """
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        try:
+            return pool.submit(_check, path, backend, classes, threads).result()
+        except BrokenProcessPool:
+            raise DataError(
+                f"{path}: is so damaged that it ended the process that read it; copy it again or "
+                "make it again"
+            ) from None
+
+
+def _check(path: str, backend: str, classes: int, threads: int) -> Survey:
     database = _open(path, backend)
     found = Survey(path, len(database))
 

