@@ -36,11 +36,9 @@ from pycaffe_fire.backend.numpy import NumPyBackend  # noqa: E402
 from pycaffe_fire.errors import FireError  # noqa: E402
 from pycaffe_fire.pycaffe.settings import gpu_backend  # noqa: E402
 from pycaffe_fire.solver import Solver, SolverOptions  # noqa: E402
+from tests.solver.rule_cases import CASES, rule_of  # noqa: E402
 
 GOLDEN = ROOT / "tests" / "golden" / "layers"
-RULES = {"sgd": 1, "nesterov": 1, "adagrad": 1, "rmsprop": 1, "adadelta": 2, "adam": 2, "adamw": 2}
-ADAM = (0.9, 0.99, 1.1, 1e-3)
-NUMBERS = {"rmsprop": (1e-3, 0.9), "adadelta": (1e-3, 0.9), "adam": ADAM, "adamw": ADAM}
 SOLVER = (
     'base_lr: 0.01 lr_policy: "fixed" momentum: 0.9 weight_decay: 0.0005 random_seed: 1 '
     "snapshot_after_train: false"
@@ -122,8 +120,8 @@ def checks(gpu: Backend, cudnn: Backend | None) -> Iterator[Check]:
     for path in cases:
         if "_max" not in path.stem:  # which one of several is the largest depends on rounding
             yield f"layer {path.stem}, float16", partial(reference_case, path, gpu, "float16")
-    for rule in RULES:
-        yield f"update {rule}", partial(update_rule, rule, gpu)
+    for name in CASES:
+        yield f"update {name}", partial(update_rule, name, gpu)
     yield "LeNet, 20 iterations", partial(training, gpu, leaves=1)
     yield "LeNet, 20 iterations, 2 leaves", partial(training, gpu, leaves=2)
     yield "repeated training, bit for bit", partial(repeated, gpu)
@@ -209,17 +207,19 @@ def close_to_float32(got: Any, want: Any, what: str) -> None:
 # Updates and training against the CPU.
 
 
-def update_rule(rule: str, gpu: Backend) -> None:
+def update_rule(name: str, gpu: Backend) -> None:
+    """A rule's kernel, if it has one, against its array code."""
+    rule = rule_of(name)
     rng = np.random.default_rng(0)
-    arrays = [np.abs(rng.standard_normal(100_000).astype(np.float32)) for _ in range(4)]
+    shape = 2 + rule.slots, 100_000
+    arrays = np.abs(rng.standard_normal(shape).astype(np.float32))
     segments = [Segment(0, 70_001, 1.0, 1.0), Segment(70_016, 100_000, 2.0, 0.0)]
     found = []
     for backend in (gpu, NumPyBackend()):
         w, g, *history = (backend.xp.asarray(a.copy()) for a in arrays)
-        step = backend.update(rule, segments)
-        slots = history[: RULES[rule]]
-        step(w, g, slots, 0.1, 0.01, False, 0.5, NUMBERS.get(rule, (0.9,)))
-        found.append([a.get() if hasattr(a, "get") else a for a in (w, *slots)])
+        step = backend.update(rule.formula, segments)
+        step(w, g, history, 0.1, 0.01, False, 0.5, rule.numbers(1))
+        found.append([a.get() if hasattr(a, "get") else a for a in (w, *history)])
     for i, (got, want) in enumerate(zip(*found, strict=True)):
         close_to_float32(got, want, f"buffer {i}")
 

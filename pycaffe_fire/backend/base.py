@@ -77,8 +77,25 @@ def pieces(segments: Sequence[Segment], most: int) -> Array:
     return np.array(rows, np.int64).reshape(-1, 3)
 
 
+@dataclass(frozen=True)
+class Formula:
+    """An update rule as array code, and the name of kernels that compute the same faster.
+
+    apply(xp, w, g, *history, rate, *numbers) changes w and history in place, with functions that
+    NumPy and CuPy both have. They are the flat arrays of one parameter; g is its gradient with
+    weight decay. Decoupled, g comes without, and the decay, of the shape of w, is a last argument.
+    A backend that has no kernel of that name runs the array code.
+    """
+
+    apply: Callable[..., None]
+    kernel: str | None = None
+    decoupled: bool = False
+
+
 class UpdateStep(ABC):
     """An update rule planned for the segments of a net."""
+
+    recordable = True  # does a Recorder replay it with the numbers of each iteration?
 
     @abstractmethod
     def __call__(
@@ -418,8 +435,8 @@ class Backend(ABC):
         """The same from blob to blob, with its gradient; x and y may be one blob."""
 
     @abstractmethod
-    def update(self, rule: str, segments: Sequence[Segment]) -> UpdateStep:
-        """sgd, nesterov, adagrad, rmsprop, adadelta, adam or adamw over flat buffers."""
+    def update(self, formula: Formula, segments: Sequence[Segment]) -> UpdateStep:
+        """An update rule over flat buffers, by a kernel if there is one."""
 
     @abstractmethod
     def dots(self, segments: Sequence[Segment]) -> SegmentDots:

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from .. import schema
 from ..backend.tensor import NATIVE, Array
@@ -164,20 +164,26 @@ class AdamSolver(PycaffeSolver):
     type = "Adam"
 
 
-_CLASSES = (
-    SGDSolver, NesterovSolver, AdaGradSolver, RMSPropSolver, AdaDeltaSolver, AdamSolver,
-)  # fmt: skip
+_CLASSES: dict[str, type[PycaffeSolver]] = {
+    kind.type: kind
+    for kind in (
+        SGDSolver, NesterovSolver, AdaGradSolver, RMSPropSolver, AdaDeltaSolver, AdamSolver,
+    )
+}  # fmt: skip
 
 
 def get_solver(solver_file: Any, **options: Any) -> Solver:
     """The solver that a prototxt (or a SolverParameter) asks for."""
     param = _read(solver_file)
-    for kind in _CLASSES:
-        if kind.type == param.type:
-            return kind(param, **options)
-    RULES[param.type]  # raises, listing the types that there are
-    made = type(f"{param.type}Solver", (PycaffeSolver,), {"type": param.type})
-    return cast(Solver, made(param, **options))
+    return _class_for(param.type)(param, **options)
+
+
+def _class_for(kind: str) -> type[PycaffeSolver]:
+    """The class for a solver type, also for one that somebody else has registered."""
+    RULES[kind]  # raises, listing the types that there are
+    if kind not in _CLASSES:
+        _CLASSES[kind] = type(f"{kind}Solver", (PycaffeSolver,), {"type": kind})
+    return _CLASSES[kind]
 
 
 def _read(solver: Any) -> Any:

@@ -149,6 +149,8 @@ def _check(solver: Solver) -> None:
         f"--on-nan {solver.health.policy} looks at the gradients before every update": (
             solver.health.policy != "stop"
         ),
+        f'solver type "{p.type}" has no kernel for GPUs, and array code keeps the rate that it was '
+        "recorded with": not solver.update_step.recordable,
         "debug_info looks at every blob": bool(p.debug_info or solver.net.param.debug_info),
     }
     for reason, holds in reasons.items():

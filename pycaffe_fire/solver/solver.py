@@ -119,9 +119,9 @@ class Solver:
         segments = [
             Segment(p.start, p.stop, p.lr_mult, p.decay_mult) for p in parameters.items
         ]  # fmt: skip
-        self._update = self.backend.update(self.rule.kernel, segments)
+        self.update_step = self.backend.update(self.rule.formula, segments)
         self._local_rates = local_rates(self.param, self.rule, self.backend, segments)
-        self.loss_scale = loss_scale(self.net, self.backend, self._update)
+        self.loss_scale = loss_scale(self.net, self.backend, self.update_step)
 
     def _prepare_state(self) -> None:
         """What a run carries from one iteration to the next, and a snapshot to the next run."""
@@ -360,7 +360,7 @@ class Solver:
         scale /= p.iter_size
         flat = parameters.weights, gradients, self.history, self.lr
         rates = self._local_rates(*flat, scale, self.iter) if self._local_rates else None
-        self._update(
+        self.update_step(
             *flat, p.weight_decay, p.regularization_type == "L1", scale,
             self.rule.numbers(self.iter), rates,
         )  # fmt: skip

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 
 from pycaffe_fire.backend.base import Backend, Window
 from pycaffe_fire.backend.blob import Blob
+from pycaffe_fire.errors import BackendError
 
 RNG = np.random.default_rng(3)
 Array = np.ndarray[Any, Any]
@@ -102,6 +104,15 @@ POOLS = {
     "1-D": Pool((2, 3, 7), window((3,), 2, 1)),
     "3-D": Pool((1, 2, 4, 3, 5), window((2, 2, 3), (2, 1, 2), (1, 0, 1))),
 }
+
+
+def onednn(threads: int) -> Backend:
+    try:
+        from pycaffe_fire.backend.onednn import OneDNNBackend
+
+        return OneDNNBackend(threads)
+    except BackendError as error:
+        pytest.skip(str(error))
 
 
 def blob(backend: Backend, values: Array | Sequence[int]) -> Blob:

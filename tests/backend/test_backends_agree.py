@@ -1,4 +1,7 @@
-"""The fast backend against the NumPy one: the same blobs must give the same numbers."""
+"""Fast backends against the NumPy one: the same blobs must give the same numbers.
+
+A test that takes `fast` runs on each of them.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,18 @@ import pytest
 from pycaffe_fire.backend.base import Backend, Draw
 from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.backend.numpy import NumPyBackend
-from pycaffe_fire.errors import BackendError
-from tests.backend.op_cases import CONVS, POOLS, RNG, Array, Conv, Pool, blob, distinct, window
+from tests.backend.op_cases import (
+    CONVS,
+    POOLS,
+    RNG,
+    Array,
+    Conv,
+    Pool,
+    blob,
+    distinct,
+    onednn,
+    window,
+)
 
 # Channel counts around the blocks of 8 and 16 that vector kernels like, and beyond them.
 CONVS = {
@@ -48,20 +61,6 @@ POOLS = {
     "more than 256 cells": Pool((1, 9, 20, 20), window((17, 17), 3)),
 }
 SHAPES = [(2, 3, 4, 5), (1, 16, 3, 3), (3, 20, 2, 2), (4, 7), (6,), (2, 3, 5), (1, 2, 3, 2, 2)]
-
-
-def onednn(threads: int) -> Backend:
-    try:
-        from pycaffe_fire.backend.onednn import OneDNNBackend
-
-        return OneDNNBackend(threads)
-    except BackendError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture
-def fast() -> Backend:
-    return onednn(threads=2)
 
 
 def blocked(backend: Backend, values: Array) -> Blob:
@@ -335,7 +334,7 @@ def test_ops_in_a_row(threads: int) -> None:
 
 
 def test_negative_slope_in_place_keeps_the_layout(fast: Backend) -> None:
-    """The plan before it has frozen its output's memory: laying it out anew would cut them off."""
+    """The plan before it has frozen its output's memory: another layout would cut them off."""
     x, w = normal((1, 16, 4, 4), (16, 16, 1, 1))
 
     def run(backend: Backend) -> dict[str, Array]:

@@ -1,4 +1,4 @@
-"""Norms, local rates, AdamW and smoothed labels on the emulated device, as on the CPU."""
+"""Norms, local rates and smoothed labels on the emulated device, as on the CPU."""
 
 from __future__ import annotations
 
@@ -26,11 +26,6 @@ SETTINGS = (
 )
 
 
-def arrays(backend: Any, count: int) -> list[Any]:
-    rng = np.random.default_rng(4)
-    return [backend.xp.asarray(rng.random(10000, np.float32)) for _ in range(count)]
-
-
 @pytest.mark.parametrize("order", [0, 1, 2], ids=["forward", "reverse", "shuffled"])
 def test_dots(cuda: Any, order: int, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = (np.float32(RNG.standard_normal(10000)) for _ in range(2))
@@ -40,22 +35,6 @@ def test_dots(cuda: Any, order: int, monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(first, want, rtol=1e-10, atol=1e-12)
     monkeypatch.setattr(Module, "order", order)
     np.testing.assert_array_equal(plan(*device).get(), first)
-
-
-@pytest.mark.parametrize("l1", [False, True])
-@pytest.mark.parametrize("own", [False, True])
-def test_adamw(cuda: Any, l1: bool, own: bool) -> None:
-    """Also with a rate for each parameter, after which common rates are as they were."""
-    found = []
-    for backend in (cuda, NumPyBackend()):
-        w, g, m, v = arrays(backend, 4)
-        step = backend.update("adamw", SEGMENTS)
-        rates = backend.xp.asarray(np.array([0.1, 0.2, 0.3, 0.4])) if own else None
-        for each in (rates, None):
-            step(w, g, [m, v], 0.05, 0.01, l1, 0.5, (0.9, 0.99, 1.1, 1e-3), each)
-        found.append([a.get() if backend is cuda else a for a in (w, m, v)])
-    for got, want in zip(*found, strict=True):
-        np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Every op of the CUDA backend against the NumPy one: the same cases as the CPU's fast backend."""
+"""What only the CUDA backend does; its ops are tried in tests/backend with those of the CPU."""
 
 from __future__ import annotations
 
@@ -7,30 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pycaffe_fire.backend.base import Draw, Segment
+from pycaffe_fire.backend.base import Draw
 from pycaffe_fire.backend.numpy import NumPyBackend
 from tests.backend.op_cases import RNG
-from tests.backend.test_backends_agree import (  # noqa: F401
-    test_add,
-    test_concat,
-    test_convolution,
-    test_dropout,
-    test_inner_product,
-    test_lrn,
-    test_max_pooling_of_equals,
-    test_negative_slope_in_place_keeps_the_layout,
-    test_plans_share_weights,
-    test_pooling,
-    test_prelu,
-    test_relu,
-    test_scale_shift,
-)
-
-
-@pytest.fixture
-def fast(cuda: Any) -> Any:
-    """What those tests call the backend under test."""
-    return cuda
 
 
 @pytest.mark.parametrize(
@@ -40,28 +19,6 @@ def test_softmax(cuda: Any, shape: tuple[int, ...], axis: int) -> None:
     x = np.float32(30 * RNG.standard_normal(shape))
     got = cuda.softmax(cuda.xp.asarray(x), axis).get()
     np.testing.assert_allclose(got, NumPyBackend().softmax(x, axis), rtol=2e-6, atol=1e-9)
-
-
-@pytest.mark.parametrize("rule", ["sgd", "nesterov", "adagrad", "rmsprop", "adadelta", "adam"])
-@pytest.mark.parametrize("l1", [False, True])
-def test_update(cuda: Any, rule: str, l1: bool) -> None:
-    segments = [
-        Segment(0, 5000, 1.0, 1.0),
-        Segment(5008, 5011, 2.0, 0.0),
-        Segment(5024, 9999, 0, 1),
-    ]
-    numbers = {"rmsprop": (1e-3, 0.9), "adadelta": (1e-3, 0.9), "adam": (0.9, 0.99, 1.1, 1e-3)}
-    arrays = [np.abs(np.float32(RNG.standard_normal(10000))) for _ in range(4)]
-    slots = 2 if rule in ("adadelta", "adam") else 1
-    found = []
-    for backend in (cuda, NumPyBackend()):
-        w, g, *history = (backend.xp.asarray(a.copy()) for a in arrays)
-        step = backend.update(rule, segments)
-        for rate in (0.1, 0.05):
-            step(w, g, history[:slots], rate, 0.01, l1, 0.5, numbers.get(rule, (0.9,)))
-        found.append([a.get() if backend is cuda else a for a in (w, *history)])
-    for got, want in zip(*found, strict=True):
-        np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-6)
 
 
 def test_sums(cuda: Any) -> None:

@@ -34,7 +34,7 @@ def test_report(
         assert cudnn is None
         yield "layer", lambda: selftest.reference_case(few[0], gpu)
         yield "rounded", lambda: selftest.reference_case(few[0], gpu, "float16")
-        yield "update", lambda: selftest.update_rule("adam", gpu)
+        yield "update", lambda: selftest.update_rule("adamw", gpu)
         yield "broken", lambda: selftest.close_to_float32([1.0], [2.0], "one is not two")
         yield "far", lambda: selftest.near([1.0], [2.0], "nor here", 0.03125)
 

@@ -14,19 +14,11 @@ from pycaffe_fire.backend.base import Segment
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.errors import SolverError
 from pycaffe_fire.solver import Solver, SolverOptions
+from tests.solver.rule_cases import CASES
 from tests.solver.solver_cases import body, make, rows_layer, same_bits, weights, write_rows
 
 Array = np.ndarray[Any, Any]
 
-RULES = {
-    "sgd": 'type: "SGD" momentum: 0.9',
-    "nesterov": 'type: "Nesterov" momentum: 0.9',
-    "adagrad": 'type: "AdaGrad" delta: 1e-6',
-    "rmsprop": 'type: "RMSProp" rms_decay: 0.9 delta: 1e-6',
-    "adadelta": 'type: "AdaDelta" momentum: 0.9 delta: 1e-4',
-    "adam": 'type: "Adam" momentum: 0.9 momentum2: 0.99 delta: 1e-6',
-    "adamw": 'type: "Adam" momentum: 0.9 momentum2: 0.99 delta: 1e-6 decoupled_decay: true',
-}
 COMMON = ' base_lr: 0.02 lr_policy: "step" gamma: 0.5 stepsize: 2 random_seed: 5 '
 SPECS = "param { lr_mult: 1 decay_mult: 1 } param { lr_mult: 2 decay_mult: 0.5 }"
 FROZEN = "param { lr_mult: 1 decay_mult: 1 } param { lr_mult: 0 }"
@@ -44,12 +36,12 @@ class Reference:
         self.solver, self.p = solver, solver.param
         self.items = solver.net.parameters.items
         self.w = [b.data.astype(np.float64) for bs in solver.net.params.values() for b in bs]
-        self.h = [[np.zeros_like(w) for _ in range(2)] for w in self.w]
+        self.h = [[np.zeros_like(w) for _ in solver.history] for w in self.w]
         self.correlation = [0.0] * len(self.w)
 
     def step(self, rule: str) -> None:
         """One iteration of the solver, then ours from its gradients."""
-        t = self.solver.iter
+        t, case = self.solver.iter, CASES[rule]
         self.solver.step(1)
         parameters = self.solver.net.parameters
         gradients = [
@@ -68,35 +60,10 @@ class Reference:
             w = self.w[i]
             pull = np.sign(w) if self.p.regularization_type == "L1" else w
             pull = self.p.weight_decay * item.decay_mult * pull
-            if rule == "adamw":
-                move = self.move("adam", self.h[i], g, rate, t) + rate * pull
+            if case.decoupled:
+                self.w[i] = w - case.move(self.p, self.h[i], g, rate, t) - rate * pull
             else:
-                move = self.move(rule, self.h[i], g + pull, rate, t)
-            self.w[i] = w - move
-
-    def move(self, rule: str, h: list[Array], g: Array, rate: float, t: int) -> Array:
-        p, m = self.p, self.p.momentum
-        if rule == "sgd":
-            h[0] = m * h[0] + rate * g
-            return h[0]
-        if rule == "nesterov":
-            old, h[0] = h[0], m * h[0] + rate * g
-            return (1 + m) * h[0] - m * old
-        if rule == "adagrad":
-            h[0] = h[0] + g**2
-            return rate * g / (np.sqrt(h[0]) + p.delta)
-        if rule == "rmsprop":
-            h[0] = p.rms_decay * h[0] + (1 - p.rms_decay) * g**2
-            return rate * g / (np.sqrt(h[0]) + p.delta)
-        if rule == "adadelta":
-            h[0] = m * h[0] + (1 - m) * g**2
-            v = g * np.sqrt((h[1] + p.delta) / (h[0] + p.delta))
-            h[1] = m * h[1] + (1 - m) * v**2
-            return rate * v
-        h[0] = m * h[0] + (1 - m) * g
-        h[1] = p.momentum2 * h[1] + (1 - p.momentum2) * g**2
-        correction = sqrt(1 - p.momentum2 ** (t + 1)) / (1 - m ** (t + 1))
-        return rate * correction * h[0] / (np.sqrt(h[1]) + p.delta)
+                self.w[i] = w - case.move(self.p, self.h[i], g + pull, rate, t)
 
     def rate(self, i: int, g: Array, base: float, t: int) -> float:
         p, mult = self.p, self.items[i].lr_mult
@@ -131,14 +98,16 @@ def compare(solver: Solver, rule: str, steps: int = 5) -> None:
     solver.close()
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", CASES)
 @pytest.mark.parametrize("kind", ["L1", "L2"])
 @pytest.mark.parametrize(
     "more", ["", "clip_gradients: 0.3 iter_size: 3"], ids=["plain", "clipped passes"]
 )
 def test_rules(rows: str, rule: str, kind: str, more: str) -> None:
     decay = f'weight_decay: 0.05 regularization_type: "{kind}" '
-    solver = make(rows_layer(rows, 4) + body(specs=SPECS), RULES[rule] + COMMON + decay + more)
+    solver = make(
+        rows_layer(rows, 4) + body(specs=SPECS), CASES[rule].settings + COMMON + decay + more
+    )
     compare(solver, rule)
 
 
@@ -156,13 +125,13 @@ def test_rules(rows: str, rule: str, kind: str, more: str) -> None:
 def test_local_rates(rows: str, rule: str, how: str, leaves: int) -> None:
     more = f"weight_decay: 0.05 clip_gradients: 0.5 iter_size: 2 {how}"
     text = rows_layer(rows, 8) + body(specs=SPECS)
-    compare(make(text, RULES[rule] + COMMON + more, leaves=leaves), rule)
+    compare(make(text, CASES[rule].settings + COMMON + more, leaves=leaves), rule)
 
 
 @pytest.mark.parametrize("rule", ["sgd", "adam"])
 def test_turbo(rows: str, rule: str) -> None:
     text = rows_layer(rows, 8) + body(specs=SPECS)
-    more = RULES[rule] + COMMON + "weight_decay: 0.05 larc: true larc_eta: 0.01 "
+    more = CASES[rule].settings + COMMON + "weight_decay: 0.05 larc: true larc_eta: 0.01 "
     plain, solver = make(text, more), make(text, more + "larc_turbo: true")
     compare(solver, rule, 8)
     plain.step(8)
@@ -172,7 +141,7 @@ def test_turbo(rows: str, rule: str) -> None:
 def test_a_parameter_without_rate_stays(rows: str) -> None:
     text = rows_layer(rows, 8) + body(specs=FROZEN)
     for how in ("larc: true", 'larc: true larc_policy: "clip"', "local_lr_auto: true"):
-        solver = make(text, RULES["sgd"] + COMMON + how)
+        solver = make(text, CASES["sgd"].settings + COMMON + how)
         before = weights(solver)
         solver.step(2)
         after = weights(solver)
@@ -181,7 +150,7 @@ def test_a_parameter_without_rate_stays(rows: str) -> None:
 
 
 def test_local_rates_have_the_same_bits_on_any_number_of_threads(rows: str) -> None:
-    settings = RULES["sgd"] + COMMON + "larc: true larc_turbo: true clip_gradients: 0.5"
+    settings = CASES["sgd"].settings + COMMON + "larc: true larc_turbo: true clip_gradients: 0.5"
     found = []
     for threads in (1, 2):
         solver = make(rows_layer(rows, 8) + body(specs=SPECS), settings, threads, leaves=4)
@@ -210,7 +179,7 @@ def test_dots_do_not_depend_on_threads() -> None:
 
 def test_the_plain_backend_follows_local_rates_too(rows: str) -> None:
     more = "larc: true larc_turbo: true weight_decay: 0.05 decoupled_decay: true"
-    fast = make(rows_layer(rows, 8) + body(specs=SPECS), RULES["adam"] + COMMON + more)
+    fast = make(rows_layer(rows, 8) + body(specs=SPECS), CASES["adam"].settings + COMMON + more)
     plain = Solver(fast.param, SolverOptions(NumPyBackend(), fast.seed))
     compare(plain, "adamw")
     fast.step(5)
@@ -222,7 +191,9 @@ def test_turbo_goes_on_from_a_snapshot(
     rows: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    settings = RULES["sgd"] + COMMON + 'larc: true larc_turbo: true snapshot_prefix: "run" '
+    settings = (
+        CASES["sgd"].settings + COMMON + 'larc: true larc_turbo: true snapshot_prefix: "run" '
+    )
     whole, half, resumed = (make(rows_layer(rows, 8) + body(), settings) for _ in range(3))
     whole.step(8)
     half.step(4)

@@ -18,6 +18,7 @@ import numpy as np
 from ..base import (
     ChannelPlan,
     Draw,
+    Formula,
     JoinPlan,
     LossScale,
     MaskedPlan,
@@ -47,13 +48,13 @@ from .dropout import Dropout
 from .graph import GraphRecorder
 from .inner_product import InnerProduct
 from .later import Later, Scalar
-from .launch import KINDS, Kernels, kind_of, words
+from .launch import KINDS, Kernels, kernel_names, kind_of, words
 from .loss_scale import DynamicScale
 from .lrn import LRN
 from .pooling import Pooling
 from .staging import Staging
 from .tensor import CudaTensor, HostBlob, source
-from .update import Dots, Update
+from .update import ArrayUpdate, Dots, SkippableUpdate, Update
 from .uploads import Uploads
 from .weighted_sum import WeightedSum
 
@@ -356,14 +357,16 @@ class CudaBackend(NumPyBackend):
         """The way back, into a flat float32 buffer."""
         self.kernels["widen", kind](packed.size, packed, scale, values)
 
-    def update(self, rule: str, segments: Sequence[Segment]) -> UpdateStep:
-        return Update(self, rule, segments)
+    def update(self, formula: Formula, segments: Sequence[Segment]) -> UpdateStep:
+        if formula.kernel not in kernel_names("update"):
+            return ArrayUpdate(self, formula, segments)
+        return Update(self, formula.kernel, segments)
 
     def dots(self, segments: Sequence[Segment]) -> SegmentDots:
         return Dots(self, segments)
 
     def dynamic_scale(self, first: float, update: UpdateStep) -> LossScale:
-        assert isinstance(update, Update)
+        assert isinstance(update, SkippableUpdate)
         return DynamicScale(self, first, update)
 
     def sum_of_squares(self, values: Array) -> float:

@@ -112,8 +112,9 @@ def _catalogue() -> dict[str, tuple[str, tuple[Parameter, ...]]]:
     return found
 
 
-def kernel_names() -> tuple[str, ...]:
-    return tuple(sorted(_catalogue()))
+def kernel_names(file: str | None = None) -> tuple[str, ...]:
+    """Of all kernels, or those of one file."""
+    return tuple(sorted(name for name, (own, _) in _catalogue().items() if file in (None, own)))
 
 
 def _parameter(text: str) -> Parameter:

@@ -11,7 +11,7 @@ from ..tensor import Array
 
 if TYPE_CHECKING:
     from . import CudaBackend
-    from .update import Update
+    from .update import SkippableUpdate
 
 PATIENCE = 2000  # sound iterations before the scale is doubled
 MOST = 2.0**24
@@ -20,7 +20,7 @@ MOST = 2.0**24
 class DynamicScale(LossScale):
     """On overflow the update is skipped and the scale halved; see kernels/loss_scale.cu."""
 
-    def __init__(self, backend: CudaBackend, first: float, update: Update) -> None:
+    def __init__(self, backend: CudaBackend, first: float, update: SkippableUpdate) -> None:
         xp = backend.xp
         self._kernels = backend.kernels
         self._state = xp.asarray(np.array([first, 0, 0], np.float32))

@@ -1,4 +1,4 @@
-"""Update rules as one kernel launch over whole flat buffers."""
+"""Update rules as one kernel launch over whole flat buffers, or as array code on the device."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..base import Segment, SegmentDots, UpdateStep, pieces
+from ..base import Formula, Segment, SegmentDots, UpdateStep, pieces
+from ..numpy import update as numpy_update
 from ..tensor import Array
 
 if TYPE_CHECKING:
@@ -16,11 +17,21 @@ if TYPE_CHECKING:
 PIECE = 4096  # elements that one block of threads takes
 
 
-class Update(UpdateStep):
+class SkippableUpdate(UpdateStep):
+    """An update that the device itself may call off."""
+
+    _skip: Array | None = None
+
+    def skip_where(self, skip: Array) -> None:
+        """Do nothing whenever this number on the device is not 0."""
+        self._skip = skip
+
+
+class Update(SkippableUpdate):
     """Pieces of at most PIECE elements, each inside one parameter."""
 
-    def __init__(self, backend: CudaBackend, rule: str, segments: Sequence[Segment]) -> None:
-        self._kernel = backend.kernels[rule]
+    def __init__(self, backend: CudaBackend, kernel: str, segments: Sequence[Segment]) -> None:
+        self._kernel = backend.kernels[kernel]
         rows = pieces(segments, PIECE)
         mults = np.array([(s.lr_mult, s.decay_mult) for s in segments], np.float64).reshape(-1, 2)
         table = np.concatenate([rows[:, :2], mults[rows[:, 2]]], axis=1)
@@ -29,11 +40,6 @@ class Update(UpdateStep):
         self._owners = backend.xp.asarray(rows[:, 2])
         self._gate = backend.kernels["gate_pieces"]
         self._gated = self._table.copy()
-        self._skip: Array | None = None
-
-    def skip_where(self, skip: Array) -> None:
-        """Do nothing whenever this number on the device is not 0."""
-        self._skip = skip
 
     def __call__(
         self, weights: Array, gradients: Array, history: Sequence[Array], rate: float,
@@ -49,6 +55,28 @@ class Update(UpdateStep):
         self._kernel.blocks(
             len(table), table, gradients, weights, *history, rate, decay, int(l1), scale, *numbers
         )
+
+
+class ArrayUpdate(SkippableUpdate, numpy_update.Update):
+    """A rule without a kernel."""
+
+    recordable = False  # a graph would repeat the numbers of the iteration that it recorded
+
+    def __init__(self, backend: CudaBackend, formula: Formula, segments: Sequence[Segment]) -> None:
+        super().__init__(backend.xp, formula, segments)
+
+    def __call__(
+        self, weights: Array, gradients: Array, history: Sequence[Array], rate: float,
+        decay: float, l1: bool, scale: float, numbers: Sequence[float], rates: Array | None = None,
+    ) -> None:  # fmt: skip
+        changed = (weights, *history) if self._skip is not None else ()
+        before = [array.copy() for array in changed]
+        super().__call__(weights, gradients, history, rate, decay, l1, scale, numbers, rates)
+        for array, old in zip(changed, before, strict=True):
+            array[...] = self._xp.where(self._skip, old, array)
+
+    def _own_rate(self, rates: Array, segment: int) -> Array:
+        return rates[segment].astype(np.float32)  # a float would wait for the device
 
 
 class Dots(SegmentDots):

@@ -1,4 +1,4 @@
-"""Update rules over flat buffers: regularise, advance the history and write the weights in one pass.
+"""Fast update rules over flat buffers: regularise, advance the history and write the weights in one pass.
 
 A flat buffer is cut into blocks that never cross two parameters, so that each block has one rate
 and one decay; blocks run side by side and every element is computed alone, so bits do not depend
@@ -128,6 +128,9 @@ def adamw(w: Any, g: Any, m: Any, v: Any, starts: Any, stops: Any, rates: Any, l
             vs[i] = beta2 * vs[i] + (np.float32(1) - beta2) * grad * grad
             step = correction * ms[i] / (np.sqrt(vs[i]) + delta)
             ws[i] -= rate * (step + _regularised(zero, ws[i], scale, two, one))
+
+
+RULES = {f.__name__: f for f in (sgd, nesterov, adagrad, rmsprop, adadelta, adam, adamw)}
 
 
 @parallel_jit

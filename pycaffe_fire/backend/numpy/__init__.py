@@ -12,6 +12,7 @@ from ..base import (
     Backend,
     ChannelPlan,
     Draw,
+    Formula,
     JoinPlan,
     MaskedPlan,
     NormPlan,
@@ -122,8 +123,8 @@ class NumPyBackend(Backend):
     def softmax_plan(self, x: Blob, y: Blob, axis: int) -> Plan:
         return Softmax(self, x, y, axis)
 
-    def update(self, rule: str, segments: Sequence[Segment]) -> UpdateStep:
-        return Update(self.xp, rule, segments)
+    def update(self, formula: Formula, segments: Sequence[Segment]) -> UpdateStep:
+        return Update(self.xp, formula, segments)
 
     def dots(self, segments: Sequence[Segment]) -> SegmentDots:
         return Dots(self.xp, segments)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..base import (
     ChannelPlan,
+    Formula,
     JoinPlan,
     MaskedPlan,
     NormPlan,
@@ -214,10 +215,10 @@ class OneDNNBackend(NumPyBackend):
             return super().softmax_plan(x, y, axis)
         return Softmax(self, x, y, axis)
 
-    def update(self, rule: str, segments: Sequence[Segment]) -> UpdateStep:
-        if numba is None:
-            return super().update(rule, segments)
-        return Update(self.threads, rule, segments)
+    def update(self, formula: Formula, segments: Sequence[Segment]) -> UpdateStep:
+        if numba is None or formula.kernel not in kernels.RULES:
+            return super().update(formula, segments)
+        return Update(self.threads, kernels.RULES[formula.kernel], segments)
 
     def dots(self, segments: Sequence[Segment]) -> SegmentDots:
         if numba is None:

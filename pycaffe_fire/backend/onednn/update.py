@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -11,17 +11,14 @@ from ..compiled import use_threads
 from ..kernels import update
 from ..tensor import Array
 
-RULES = {
-    name: getattr(update, name)
-    for name in ("sgd", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw")
-}
+Kernel = Callable[..., None]  # of kernels/update.py
 
 
 class Update(UpdateStep):
     """Blocks of at most update.BLOCK elements, each inside one parameter."""
 
-    def __init__(self, threads: int, rule: str, segments: Sequence[Segment]) -> None:
-        self._threads, self._kernel = threads, RULES[rule]
+    def __init__(self, threads: int, kernel: Kernel, segments: Sequence[Segment]) -> None:
+        self._threads, self._kernel = threads, kernel
         self._starts, self._stops, self._owners = _blocks(segments)
         mults = np.array([(s.lr_mult, s.decay_mult) for s in segments], np.float64).reshape(-1, 2)
         self._lr_mults, self._decay_mults = mults[self._owners].T

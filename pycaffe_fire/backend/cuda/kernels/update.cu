@@ -1,6 +1,6 @@
 // Update rules over flat buffers. The table cuts them into n pieces that never cross two
-// parameters: start, stop, and the parameter's multipliers of rate and decay. Formulas are those
-// of backend/kernels/update.py.
+// parameters: start, stop, and the parameter's multipliers of rate and decay. Each kernel
+// computes the array code of the rule of its name in solver/rules/.
 
 struct Piece {
   long long start, stop;

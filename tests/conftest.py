@@ -1,4 +1,7 @@
-"""The CUDA backend without a device: a stand-in for cupy whose kernels a CPU emulator executes."""
+"""The backends that tests run on.
+
+CUDA needs no device: kernels of a stand-in for cupy are executed by an emulator on the CPU.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.backend.op_cases import onednn
 from tests.cuda.cuda_emulator import Compiler, Module, compiler_missing
 
 if os.environ.get("CUDAEMU_SANITIZE"):  # set by test_sanitizer.py for the run inside its run
@@ -39,3 +43,11 @@ def cuda(cupy: Any) -> Any:
     from pycaffe_fire.backend.cuda import CudaBackend
 
     return CudaBackend(0)
+
+
+@pytest.fixture(params=["onednn", "cuda"])
+def fast(request: pytest.FixtureRequest) -> Any:
+    """Every backend that has ops of its own in place of NumPy's, one after the other."""
+    if request.param == "cuda":
+        return request.getfixturevalue("cuda")
+    return onednn(threads=2)
