@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ...backend.base import Formula
 from ...errors import SolverError
 from ...registry import Registry
+from ...schema.proto import SolverParameter
 
 __all__ = ["RULES", "Formula", "Rule"]
 
@@ -35,7 +36,7 @@ class Rule:
     has_momentum: ClassVar[bool] = False  # is the first slot a running mean of gradients?
     can_decouple: ClassVar[bool] = False  # does it know the setting decoupled_decay?
 
-    def __init__(self, param: Any) -> None:
+    def __init__(self, param: SolverParameter) -> None:
         self.param = param
         if param.decoupled_decay and not self.can_decouple:
             able = " and ".join(f'"{name}"' for name in RULES if RULES[name].can_decouple)
