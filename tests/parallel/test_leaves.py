@@ -106,7 +106,8 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "
 def test_threads_do_not_change_bits_of_winograds_method() -> None:
     winograd = pytest.importorskip("pycaffe_fire.backend.onednn.winograd")
     solver = make(WIDE, SGD, 1, leaves=4)
-    assert isinstance(solver.net.layer_dict["wide"]._plans[0][0], winograd.Winograd)
+    (wide,) = (layer for layer in solver.net.layers if layer.name == "wide")
+    assert isinstance(wide._plans[0][0], winograd.Winograd)
     solver.close()
     first, _ = trained(WIDE, 4, 1)
     assert same_bits(first, trained(WIDE, 4, 2)[0])
