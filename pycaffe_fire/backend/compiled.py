@@ -7,6 +7,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from .kernel_cache import keep_kernels_in_cache_folder
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 # No assumption about NaN or infinity: a diverging run must still show them.
@@ -18,6 +20,7 @@ with contextlib.suppress(ImportError):  # a Python newer than numba supports: sl
     importlib.import_module("numba.extending")
     # The team of threads that oneDNN uses too, and the layer that several threads may enter.
     numba.config.THREADING_LAYER = "omp"
+    keep_kernels_in_cache_folder(numba)
 
 
 def jit(function: F) -> F:
