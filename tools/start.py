@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = ROOT / ".venv"
 BIN = ENVIRONMENT / ("Scripts" if os.name == "nt" else "bin")
 LIBGOMP = "libgomp.so.1"
+INTERRUPTED = 130  # what shells call a process that Ctrl-C ended
 
 COMMANDS = {
     "train": [
@@ -44,12 +45,29 @@ def main() -> int:
     what = sys.argv[1]
     prepare(EXTRAS[what])
     warn_about_libgomp()
-    for command in COMMANDS[what]:
-        print("$", " ".join(command), flush=True)
-        status = subprocess.run([BIN / command[0], *command[1:]], cwd=ROOT).returncode
-        if status:
-            return status
-    return 0
+    *first, last = COMMANDS[what]
+    try:
+        for command in first:
+            status = subprocess.run(shown(command), cwd=ROOT).returncode
+            if status:
+                return status
+    except KeyboardInterrupt:  # the command has said what it had to say
+        return INTERRUPTED
+    return become(shown(last))
+
+
+def shown(command: list[str]) -> list[str]:
+    """The command with its place in the environment, after it was printed."""
+    print("$", " ".join(command), flush=True)
+    return [str(BIN / command[0]), *command[1:]]
+
+
+def become(command: list[str]) -> int:
+    """Let the command take our place, so that signals reach it as if it had been started alone."""
+    if os.name == "nt":  # which would return to the shell at once
+        return subprocess.run(command, cwd=ROOT).returncode
+    os.chdir(ROOT)
+    os.execv(command[0], command)
 
 
 def prepare(extras: str) -> None:
