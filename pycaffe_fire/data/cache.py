@@ -16,7 +16,7 @@ SHARE = 0.5  # of the free memory; the rest is for the net, other ranks and the 
 
 
 class Cache(Generic[T]):
-    """Bytes or arrays by key. Once `limit` bytes are full the others are read anew every time.
+    """Bytes or arrays by key. Once `limit` bytes are full the others are read again every time.
 
     A limit is needed, because a data set may be larger than memory: half of what is free now.
     """
@@ -54,6 +54,6 @@ class Cache(Generic[T]):
             self._full = True
         log.warning(
             "%s: the cache is full with %d records (%d MiB, half of the free memory); the others "
-            "are read anew every epoch",
+            "are read again every epoch",
             self._source, len(self._kept), self._size >> 20,
         )  # fmt: skip

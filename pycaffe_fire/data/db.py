@@ -75,7 +75,7 @@ class Database(ABC):
 
     @abstractmethod
     def _walk(self, after: bytes | None) -> Iterator[bytes]:
-        """Keys in order, behind `after`, without touching values."""
+        """Keys in order, from the one after `after` on, without touching values."""
 
     @abstractmethod
     def _get(self, key: bytes) -> Any:

@@ -132,7 +132,7 @@ def render(split: str, first: int, count: int) -> tuple[NDArray[np.uint8], NDArr
 
 def make_digits(folder: Path) -> list[str]:
     """Write digits_train_lmdb and digits_test_lmdb; returns a sentence on each."""
-    told = []
+    lines = []
     for split, count in SPLITS.items():
         path = folder / f"digits_{split}_lmdb"
         if path.exists():
@@ -142,11 +142,11 @@ def make_digits(folder: Path) -> list[str]:
                     f"{path}: holds {found:,} records, the digits have {count:,}; "
                     "delete it or choose another folder"
                 )
-            told.append(f"{path}: complete already ({count:,} records), left alone")
+            lines.append(f"{path}: complete already ({count:,} records), left alone")
         else:
             _write(path, split, count)
-            told.append(f"{path}: {count:,} records")
-    return told
+            lines.append(f"{path}: {count:,} records")
+    return lines
 
 
 def _write(path: Path, split: str, count: int) -> None:

@@ -1,6 +1,6 @@
 """Images to arrays and back, with the pixels that OpenCV gives Caffe.
 
-Every image is a (channels, height, width) view in BGR order, whatever lies behind it in memory.
+Every image is a (channels, height, width) view in BGR order, whatever its memory looks like.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def decode_image(
 def read_image(path: str, color: bool = True, data: bytes | None = None) -> NDArray[np.uint8]:
     """A image file in colour (3 channels) or grey, turned upright if its EXIF entry says so.
 
-    `data` are the file's bytes, for whoever has read them already.
+    `data` are the file's bytes, for a caller that has read them already.
     """
     file = io.BytesIO(read_bytes(path) if data is None else data)
     return _view(_decode(file, path, color, not color, upright=True))

@@ -27,7 +27,7 @@ class Entry(NamedTuple):
 
 
 def read_list(path: str | os.PathLike[str]) -> list[Entry]:
-    """The entries of a list file; the label is what stands behind the last space of a line."""
+    """The entries of a list file; the label is what follows the last space of a line."""
     name = os.fspath(path)
     try:
         with open(name, encoding="utf-8", errors="surrogateescape") as file:

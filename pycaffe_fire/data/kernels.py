@@ -109,7 +109,7 @@ def transform_batch(table: Any, mean: Any, scale: Any, out: Any) -> None:
 
 @jit
 def _varint(source: Any, at: int, end: int) -> Any:
-    """(value, position behind it); the position is past `end` when the number does not fit."""
+    """(value, position after it); the position is past `end` when the number does not fit."""
     value = np.int64(0)
     for shift in range(0, 64, 7):
         if at >= end:

@@ -1,6 +1,6 @@
 """Sources of ready samples: images by global order, decoded and transformed.
 
-A record that the policy lets pass is replaced by the one behind it in the source, so what a
+A record that the policy lets pass is replaced by the one after it in the source, so what a
 sample holds depends on the data alone and not on who reads it.
 """
 

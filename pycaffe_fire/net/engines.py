@@ -15,7 +15,7 @@ WITH_CUDNN = frozenset({"Convolution", "Deconvolution", "DepthwiseConvolution"})
 
 
 def tell_engines(net: NetParameter, backend: Backend) -> None:
-    """Say once which types of layers ask for cuDNN in vain."""
+    """Say once which types of layers ask for cuDNN without effect."""
     if CUDNN in backend.engines:
         asking = {layer.type for layer in net.layer if _asks_for_cudnn(layer)} - WITH_CUDNN
         if asking:

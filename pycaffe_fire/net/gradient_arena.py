@@ -73,7 +73,7 @@ def _lifetimes(net: Net) -> list[Lifetime]:
 
 
 def _place(lifetimes: list[Lifetime]) -> int:
-    """Give every lifetime an offset where it meets nobody; returns the size of the arena."""
+    """Give every lifetime an offset where it overlaps no other; returns the size of the arena."""
     placed: list[Lifetime] = []
     for life in sorted(lifetimes, key=lambda x: -x.elements):
         offset = 0

@@ -41,7 +41,7 @@ def meets_rule(state: NetState, rule: NetStateRule) -> bool:
 
 
 def insert_splits(net: NetParameter) -> NetParameter:
-    """The net with a Split layer behind every top that several layers read, named as Caffe does."""
+    """The net with a Split layer after every top that several layers read, named as Caffe does."""
     producers: dict[str, tuple[int, int]] = {}
     sources: dict[tuple[int, int], tuple[int, int]] = {}
     readers: dict[tuple[int, int], int] = {}
@@ -123,7 +123,7 @@ def _add_split(
 
 
 def fusions(net: NetParameter, fuses: dict[str, tuple[str, ...]]) -> dict[int, tuple[int, ...]]:
-    """Which layers can do the work of the in-place layers behind them: {leader: followers}.
+    """Which layers can do the work of the in-place layers after them: {leader: followers}.
 
     `fuses` says for each leading type which types it can fuse, in that order, each at most
     once. After splits are inserted the first reader of a blob is its only one, so an in-place
@@ -149,8 +149,8 @@ def _joins(
     fuses: dict[str, tuple[str, ...]],
 ) -> bool:  # fmt: skip
     order = fuses[net.layer[leader].type]
-    behind = [net.layer[leader].type, *(net.layer[f].type for f in groups.get(leader, ()))][-1]
-    still = order[order.index(behind) + 1 :] if behind in order else order
+    last = [net.layer[leader].type, *(net.layer[f].type for f in groups.get(leader, ()))][-1]
+    still = order[order.index(last) + 1 :] if last in order else order
     if layer.type not in still:
         return False
     if layer.type == "ReLU":

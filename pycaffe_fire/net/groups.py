@@ -1,7 +1,7 @@
 """Groups of layers that ran as one op, for those who look at or run a part of one.
 
-A leader that does its followers' backward too (BatchNorm with Scale and ReLU behind it) leaves out
-what lies between them. Caffe has it, so it is made up for when somebody asks; a net that runs as a
+A leader that does its followers' backward too (BatchNorm followed by Scale and ReLU) leaves out
+what lies between them. Caffe has it, so it is computed when it is asked for; a net that runs as a
 whole pays nothing.
 """
 
@@ -51,7 +51,7 @@ class Unfinished:
         self._waiting: set[int] = set()
 
     def begin(self, first: int) -> None:
-        """A backward pass from layer `first` on writes those gradients anew."""
+        """A backward pass from layer `first` on writes those gradients again."""
         self._waiting = {leader for leader in self._waiting if leader > first}
 
     def note(self, leader: int) -> None:

@@ -16,7 +16,7 @@ from .wiring import Wiring
 log = logging.getLogger("pycaffe_fire")
 
 REMEDY = (
-    "To learn such a layer anew, rename it in the prototxt; to copy only what fits, use "
+    "To train such a layer from scratch, rename it in the prototxt; to copy only what fits, use "
     "--ignore-mismatch (in Python: ignore_mismatch=True)"
 )
 

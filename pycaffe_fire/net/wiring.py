@@ -284,7 +284,7 @@ class Wiring:
         return found
 
     def _dissolve_groups(self) -> None:
-        """A leader that would do its followers' backward, but has none itself, leads nobody."""
+        """A leader that would do its followers' backward, but has none itself, leads no group."""
         for leader, group in list(self.groups.items()):
             idle = self.layers[leader].fuses_backward and not self.need_backward[leader]
             if idle and any(self.need_backward[i] for i in group):

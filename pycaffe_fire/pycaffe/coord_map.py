@@ -1,7 +1,7 @@
 """Where a blob's pixels lie in another blob, for the Crop layers of fully-convolutional nets.
 
 A coordinate map (axis, a, b) says that pixel x of a layer's bottom is a * x + b of its top, on all
-axes behind `axis`. `crop(score, data)` makes the Crop layer that aligns one top with another.
+axes after `axis`. `crop(score, data)` makes the Crop layer that aligns one top with another.
 """
 
 from __future__ import annotations

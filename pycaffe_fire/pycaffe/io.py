@@ -168,7 +168,7 @@ class Transformer:
     """Turns images as load_image gives them into what a net's inputs expect, and back.
 
     `preprocess` resizes, transposes, swaps channels, scales by raw_scale, subtracts the mean and
-    scales by input_scale, in this order; steps nobody set are left out.
+    scales by input_scale, in this order; steps that were not set are left out.
     """
 
     def __init__(self, inputs: Mapping[str, Sequence[int]]) -> None:
@@ -203,7 +203,7 @@ class Transformer:
         return values
 
     def deprocess(self, in_: str, data: Any) -> NDArray[Any]:
-        """The image behind an input of the net: `preprocess` backwards, except for its size."""
+        """The image that an input was made from: `preprocess` backwards, except for its size."""
         self._shape(in_)
         values = np.array(data).squeeze()
         if in_ in self.input_scale:

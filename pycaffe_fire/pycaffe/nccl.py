@@ -58,7 +58,7 @@ class NCCL:
 
 
 def job_options(param: SolverParameter) -> SolverOptions:
-    """How a solver is made that set_solver_count has told of others."""
+    """How a solver runs that trains together with others (set_solver_count)."""
     count, rank = solver_count(), solver_rank()
     if ranks_started() != count:
         raise SolverError(

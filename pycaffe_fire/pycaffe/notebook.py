@@ -22,7 +22,7 @@ def svg(net: Net) -> str:
 
 
 def html(net: Net) -> str:
-    """The drawing, and behind a click every layer with its shapes."""
+    """The drawing, and, folded away, every layer with its shapes."""
     rows = "".join(_row(net, i) for i in range(len(net.layers)))
     head = "".join(f"<th>{title}</th>" for title in ("layer", "type", "from", "to", "weights"))
     return (

@@ -64,7 +64,7 @@ def python_modules_allowed() -> bool:
 
 
 def new_context() -> Context:
-    """Where a net that somebody makes by hand begins."""
+    """The context of a net that a script makes."""
     return Context(seed_for(), python_modules=_settings.python_modules)
 
 

@@ -71,7 +71,7 @@ def is_text(head: bytes) -> bool:
 
 
 def _skip_small_varint(head: bytes) -> bytes:
-    """The tag byte behind a varint field with a one-byte tag."""
+    """The tag byte after a varint field with a one-byte tag."""
     at = 1
     while at < len(head) and head[at] & 0x80:
         at += 1

@@ -1,4 +1,4 @@
-"""Caffe's message classes, built from the shipped descriptor in a descriptor pool of our own.
+"""Caffe's message classes, built from the shipped descriptor in a private descriptor pool.
 
 A private pool keeps us out of the way of any other caffe_pb2 in the process, and a descriptor
 instead of generated code works with every protobuf runtime from 4.21 on. schema/proto.py

@@ -110,7 +110,7 @@ def _read_state(path: str | PathLike[str], history: bool) -> SolverStateFile:
 
 
 def _if_good(read: Callable[[], T]) -> T | None:
-    """What a file holds if it is of the other kind: who gives one for the other is told so."""
+    """What a file holds if it is of the other kind: the error can then name the mistake."""
     try:
         return read()
     except WeightsError:

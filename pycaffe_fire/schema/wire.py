@@ -29,7 +29,7 @@ class DamagedError(Exception):
 
 
 def varint(data: Data, at: int, end: int) -> tuple[int, int]:
-    """The number at a place, and the place behind it."""
+    """The number at a place, and the place after it."""
     value = shift = 0
     while at < end and shift < 70:
         byte = data[at]
@@ -43,7 +43,7 @@ def varint(data: Data, at: int, end: int) -> tuple[int, int]:
 
 def walk(data: Data, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """The fields of a message: number, wire type, and the two ends of its contents; for a varint
-    its value and the place behind it."""
+    its value and the place after it."""
     at = start
     while at < end:
         tag, at = varint(data, at, end)

@@ -1,6 +1,6 @@
 """pycaffe's draw: nets as drawings. SVG and pixels are drawn here, without Graphviz.
 
-`get_pydot_graph` is for whoever wants Graphviz's own layout; it needs pydot.
+`get_pydot_graph` is for those who want Graphviz's own layout; it needs pydot.
 """
 
 from __future__ import annotations

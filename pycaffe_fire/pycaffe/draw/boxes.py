@@ -1,4 +1,4 @@
-"""A net as boxes and arrows: one box per layer, with the in-place layers behind it inside.
+"""A net as boxes and arrows: one box per layer, with the in-place layers after it inside.
 
 Labels that many layers read from far away become a note in the reader's box instead of an arrow.
 """
@@ -174,8 +174,8 @@ class _Builder:
         self.chart.arrows += sorted((m, number) for m in arrows)
         if far:
             lines.append(f"reads {', '.join(far)}")
-        told = ["x".join(map(str, self.shapes[top])) for top in layer.top if self.shapes.get(top)]
-        lines += [f"gives {', '.join(told)}"] if told else []
+        shapes = ["x".join(map(str, self.shapes[top])) for top in layer.top if self.shapes.get(top)]
+        lines += [f"gives {', '.join(shapes)}"] if shapes else []
         self.chart.boxes.append(Box(layer.name, lines, family(layer)))
         self.ranks.append(1 + max((self.ranks[m] for m in arrows), default=-1))
         if not layer.bottom:

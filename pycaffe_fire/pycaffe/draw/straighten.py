@@ -57,7 +57,7 @@ def _align(rows: Rows, before: Neighbours, crossed: set[tuple[int, int]]) -> dic
     """Each node's block, by the number of its first member."""
     root = {n: n for row in rows for n in row}
     place = {n: i for row in rows for i, n in enumerate(row)}
-    joined: set[int] = set()  # who has somebody aligned with it already
+    joined: set[int] = set()  # boxes that another one is aligned with already
     for row in rows:
         last = -1
         for n in row:
