@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
-from .tensor import FLOAT32, NATIVE, Array, Layout, Tensor, aligned
+from .tensor import FLOAT32, NATIVE, Array, Layout, Tensor, aligned, aligned_array
 
 if TYPE_CHECKING:
     from .blob import Blob
@@ -281,7 +280,7 @@ class Backend(ABC):
 
     def host_buffer(self, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.float32]]:
         """Uninitialised host memory that `upload` takes well."""
-        return aligned(prod(shape), np.dtype(np.float32)).reshape(shape)
+        return aligned_array(shape)
 
     def upload(self, tensor: Tensor, values: Array) -> None:
         """Give a tensor these values; the host array must stay as it is until finish_uploads."""
@@ -321,8 +320,11 @@ class Backend(ABC):
     def write_back(self, mark: int) -> None:  # noqa: B027
         """Store what was written into arrays given out since `mark`; they count no longer."""
 
-    def memory_report(self, values: int, gradients: int, parameters: int) -> str | None:
-        """What a run will take of memory that is scarce, of so many elements each, or None."""
+    def wait(self) -> None:  # noqa: B027
+        """Until all that was asked of a device is done."""
+
+    def memory_report(self, planned: Mapping[str, int]) -> str | None:
+        """What a run will take of memory that is scarce, with `planned` bytes by purpose."""
         return None
 
     # Looking at results. A device answers later, so that nothing waits for it in between.

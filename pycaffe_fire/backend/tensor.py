@@ -185,3 +185,8 @@ def aligned(elements: int, dtype: np.dtype[Any], alignment: int = 64) -> np.ndar
     raw = np.empty(elements + extra, dtype)
     start = (-raw.ctypes.data % alignment) // dtype.itemsize
     return raw[start : start + elements]
+
+
+def aligned_array(shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """The same in float32, with a shape."""
+    return aligned(prod(shape), np.dtype(np.float32)).reshape(shape)

@@ -76,6 +76,14 @@ def whole(text: str, least: int = 0) -> int:
     return int(text)
 
 
+def image_shape(text: str) -> tuple[int, ...]:
+    """The type of a flag that takes C,H,W."""
+    shape = tuple(positive(part) for part in text.split(","))
+    if len(shape) != 3:
+        raise argparse.ArgumentTypeError(f'needs channels,height,width, got "{text}"')
+    return shape
+
+
 def without_flags(arguments: Sequence[str], flags: Sequence[str]) -> list[str]:
     """The arguments less these flags and their values."""
     kept: list[str] = []

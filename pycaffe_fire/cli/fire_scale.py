@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from .. import schema
 from ..backend import cpu_backend
@@ -17,6 +15,7 @@ from ..net import Net
 from ..net.graph import filter_net
 from ..net.synthetic import with_synthetic_data
 from ..parallel.cost import ALGORITHMS, NETWORKS, Network, Profile, scaling
+from ..parallel.job import world
 from ..parallel.measure import measure_net, measure_network
 from ..report.scaling import (
     check_plot,
@@ -29,7 +28,7 @@ from ..report.scaling import (
 from ..schema.proto import NetParameter
 from ..solver import read_param
 from ..solver.nets import find_train_net
-from .common import Parser, run
+from .common import Parser, image_shape, positive, run
 
 COMMANDS = """
   fire_scale --solver models/googlenet/solver.prototxt --measure --network 10gbe
@@ -44,7 +43,6 @@ COMMANDS = """
 """
 MOST_NODES = 1024
 MEASURED_BATCH = 32  # at most: what a node would hold, and fits into memory
-STARTED = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")  # set by those who start ranks
 
 
 def _parser() -> Parser:
@@ -63,20 +61,22 @@ def _parser() -> Parser:
     )
     flag(
         "--threads",
-        type=_whole,
+        type=positive,
         metavar="N",
         help="CPU threads to measure with (default: all cores)",
     )
     flag("--network", metavar="NAME", help=f"one of {', '.join(NETWORKS)}")
     flag("--latency", type=_number, metavar="US", help="instead: of a message, in microseconds")
     flag("--bandwidth", type=_number, metavar="GBIT", help="with --latency: in Gbit/s")
-    flag("--batch-size", type=_whole, metavar="N", help="(default: the prototxt's batch_size)")
+    flag("--batch-size", type=positive, metavar="N", help="(default: the prototxt's batch_size)")
     flag(
         "--batch", choices=["global", "per-rank"], default="global",
         help="is the batch divided over the nodes (default), or has each node a whole one?",
     )  # fmt: skip
     flag("--no-overlap", action="store_true", help="send gradients only after backward")
-    flag("--synthetic", type=_image, metavar="C,H,W", help="size of images without a crop_size")
+    flag(
+        "--synthetic", type=image_shape, metavar="C,H,W", help="size of images without a crop_size"
+    )
     flag("--plot", metavar="FILE.png", help="draw the speedups")
     return parser
 
@@ -89,19 +89,6 @@ def _number(text: str) -> float:
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f'needs a number above 0, got "{text}"')
     return value
-
-
-def _whole(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f'needs a whole number of at least 1, got "{text}"')
-    return int(text)
-
-
-def _image(text: str) -> tuple[int, ...]:
-    shape = tuple(_whole(part) for part in text.split(","))
-    if len(shape) != 3:
-        raise argparse.ArgumentTypeError(f'needs channels,height,width, got "{text}"')
-    return shape
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -155,7 +142,7 @@ def _check(options: argparse.Namespace) -> None:
 
 def _network(options: argparse.Namespace) -> Network | None:
     """What was asked for, or what is between these ranks; None on all ranks but the first."""
-    comm = _ranks()
+    comm = world()
     if options.network:
         network = NETWORKS[options.network]
     elif options.latency is not None:
@@ -168,19 +155,6 @@ def _network(options: argparse.Namespace) -> Network | None:
     else:
         network = measure_network(comm)
     return network if comm is None or comm.Get_rank() == 0 else None
-
-
-def _ranks() -> Any:
-    """MPI's communicator if something started several of us, else None."""
-    if not any(name in os.environ for name in STARTED):
-        return None
-    try:
-        from mpi4py import MPI
-    except ImportError:
-        raise SolverError(
-            "ranks cannot talk without mpi4py: pip install pycaffe_fire[mpi]"
-        ) from None
-    return MPI.COMM_WORLD if MPI.COMM_WORLD.Get_size() > 1 else None
 
 
 # The net.

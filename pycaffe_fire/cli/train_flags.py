@@ -9,7 +9,7 @@ from ..errors import SolverError
 from ..parallel.communicators.wire import WIRES
 from ..solver.health import NAN_POLICIES
 from ..solver.signals import EFFECTS
-from .common import Parser, positive, whole
+from .common import Parser, image_shape, positive, whole
 
 COMMANDS = """
   fire_train --solver models/lenet/solver.prototxt                  all cores of this machine
@@ -88,7 +88,7 @@ def parser() -> Parser:
             help=f"what {name.upper()} does (default: {effect}); to stop leaves a snapshot",
         )  # fmt: skip
     flag(
-        "--synthetic", nargs="?", const=(), type=_image, metavar="C,H,W",
+        "--synthetic", nargs="?", const=(), type=image_shape, metavar="C,H,W",
         help="made-up data in place of the data layers; C,H,W where they have no crop_size",
     )  # fmt: skip
     flag("--shuffle", action="store_true", help="read the training data in a new order every epoch")
@@ -174,10 +174,3 @@ def _add_rank_flags(flag: Callable[..., object]) -> None:
 
 def _batch(text: str) -> int | str:
     return text if text == "per-rank" else positive(text)
-
-
-def _image(text: str) -> tuple[int, ...]:
-    shape = tuple(positive(part) for part in text.split(","))
-    if len(shape) != 3:
-        raise argparse.ArgumentTypeError(f'needs channels,height,width, got "{text}"')
-    return shape

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DataError
+from ..schema.wire import DamagedError, varint
 from .image import decode_image
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -42,18 +43,18 @@ def parse_datum(record: bytes | memoryview, where: str) -> Datum:
     at, end = 0, len(view)
     try:
         while at < end:
-            tag, at = _varint(view, at)
+            tag, at = varint(view, at, end)
             field, wire = tag >> 3, tag & 7
             if field == 0:
                 raise ValueError(f"there is no field 0, at byte {at}")
             if wire == _VARINT:
-                value, at = _varint(view, at)
+                value, at = varint(view, at, end)
                 if field in _INT_FIELDS:
                     ints[field] = _int32(value)
                 elif field == _ENCODED:
                     encoded = value != 0
             elif wire == _BYTES:
-                size, at = _varint(view, at)
+                size, at = varint(view, at, end)
                 if at + size > end:
                     raise ValueError(f"field {field} runs {at + size - end} bytes past the end")
                 if field == 4:
@@ -70,9 +71,8 @@ def parse_datum(record: bytes | memoryview, where: str) -> Datum:
                     raise ValueError(f"field {field} runs past the end")
             else:
                 raise ValueError(f"unknown wire type {wire} at byte {at}")
-    except (ValueError, IndexError) as error:
-        reason = error if isinstance(error, ValueError) else "it ends in the middle of a number"
-        raise DataError(f"{where}: is not a Datum record: {reason}") from None
+    except (ValueError, DamagedError) as error:
+        raise DataError(f"{where}: is not a Datum record: {error}") from None
     float_data = np.concatenate(floats) if len(floats) > 1 else (floats[0] if floats else None)
     return Datum(ints[1], ints[2], ints[3], ints[5], data, float_data, encoded)
 
@@ -81,21 +81,6 @@ def _int32(value: int) -> int:
     """What protobuf makes of a number on the wire: its lower 32 bits, with their sign."""
     value &= 0xFFFFFFFF
     return value - ((value & 0x80000000) << 1)
-
-
-def _varint(view: memoryview, at: int) -> tuple[int, int]:
-    byte: int = view[at]
-    if byte < 0x80:
-        return byte, at + 1
-    value, shift = byte & 0x7F, 7
-    while shift < 70:
-        at += 1
-        byte = view[at]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at + 1
-        shift += 7
-    raise ValueError(f"a number of more than 10 bytes at byte {at}")
 
 
 def _float_run(view: memoryview, at: int) -> tuple[NDArray[np.float32], int]:

@@ -7,7 +7,6 @@ the schedule whatever the threads do, and a slow consumer stops the workers (bac
 from __future__ import annotations
 
 import contextlib
-import math
 import threading
 import time
 import weakref
@@ -17,7 +16,8 @@ from typing import Any, NamedTuple, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-_ALIGNMENT = 64
+from ..backend.tensor import aligned_array
+
 _JOIN_SECONDS = 2.0  # a worker stuck on a dead file system must not keep the process alive
 
 
@@ -60,14 +60,6 @@ class Batch(NamedTuple):
         return self.arrays[1]
 
 
-def aligned_empty(shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """An uninitialised float32 array that starts on a cache line."""
-    size = 4 * math.prod(shape)
-    raw = np.empty(size + _ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % _ALIGNMENT
-    return raw[start : start + size].view(np.float32).reshape(shape)
-
-
 class Loader:
     """Batches of `size` samples following `schedule`, prepared `depth` ahead by `threads`.
 
@@ -83,7 +75,7 @@ class Loader:
         size: int,
         depth: int = 3,
         threads: int = 2,
-        allocate: Allocate = aligned_empty,
+        allocate: Allocate = aligned_array,
     ) -> None:
         self.wait_seconds = 0.0
         self._schedule = schedule

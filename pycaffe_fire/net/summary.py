@@ -119,10 +119,3 @@ def _data(layer: Layer, tops: Sequence[Blob]) -> DataFacts | None:
         tops[0].shape[0] * layer.context.leaves if tops[0].shape else 0,
         " ".join(schema.to_text(transform).split()) if transform.ListFields() else "",
     )
-
-
-def mebibytes(size: int) -> str:
-    """`1.5 GiB`, `12.3 MiB`"""
-    if size >= 10 * 2**30:
-        return f"{size / 2**30:,.0f} GiB"
-    return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"

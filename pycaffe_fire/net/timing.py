@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .. import schema
-from ..backend.base import Backend
 from ..layers import LAYERS
 from ..schema.proto import NetParameter, NetState
 from .graph import filter_net
@@ -146,11 +145,5 @@ class LayerClock:
         self._end(index, "backward")
 
     def _end(self, index: int, which: str) -> None:
-        wait_for_device(self._backend)
+        self._backend.wait()  # it has only been told what to do
         self._note(index, which, time.perf_counter() - self._began)
-
-
-def wait_for_device(backend: Backend) -> None:
-    """A device has only been told what to do."""
-    if not backend.on_host:
-        backend.xp.cuda.Device().synchronize()

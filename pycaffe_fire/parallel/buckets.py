@@ -10,12 +10,15 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ..backend.tensor import Array
 from ..net import Net
 from .communicator import Communicator
+from .tree import Node, PartialSums
 
+Accumulate = Callable[[Array, Array], None]
 BUCKET = 1 << 20  # elements (4 MB): large enough for bandwidth, small enough to overlap
 
 
@@ -55,26 +58,30 @@ def _cut(start: int, stop: int, layer: int) -> list[Bucket]:
 
 
 class Exchange:
-    """Runs `job(bucket)`, which starts a sum, for complete buckets in order, on its own thread.
+    """Merges the nodes of this rank in complete buckets and sums them over ranks, in order, on a
+    thread of its own.
 
-    `nets` nets must report a bucket before it is complete; `sums` has the sums under way.
+    `nets` nets must report a bucket before it is complete. It calls nobody but the communicator
+    and `accumulate`, which adds buffers.
     """
 
     def __init__(
-        self, buckets: list[Bucket], job: Callable[[Bucket], None], nets: int, sums: Communicator
+        self, buckets: list[Bucket], nets: int, communicator: Communicator, accumulate: Accumulate
     ) -> None:
-        self.buckets, self._job, self._nets, self._sums = buckets, job, nets, sums
+        self.buckets, self._nets = buckets, nets
+        self._communicator, self._accumulate = communicator, accumulate
         self._lock = threading.Lock()
         self._work: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._done = threading.Event()
         self._error: BaseException | None = None
-        self.busy_seconds = 0.0  # spent in jobs
+        self.busy_seconds = 0.0  # spent on merging and sums
         self.exposed_seconds = 0.0  # spent waiting for them after backward
         self._thread = threading.Thread(target=self._run, name="exchange", daemon=True)
         self._thread.start()
 
-    def begin(self) -> None:
-        """A new iteration: nothing is complete."""
+    def begin(self, held: Sequence[Sequence[Node]]) -> None:
+        """A new iteration: nothing is complete. held[net] has a net's nodes by its first report."""
+        self._held = held
         self._reported = [0] * len(self.buckets)
         self._next = [0] * self._nets
         self._submitted = 0
@@ -119,7 +126,7 @@ class Exchange:
             began = time.perf_counter()
             try:
                 if self._error is None:
-                    self._job(self.buckets[index])
+                    self._merge(self.buckets[index])
                     self._go_on(last=index == len(self.buckets) - 1)
             except BaseException as error:  # raised again in the thread that waits
                 self._error = error
@@ -127,12 +134,19 @@ class Exchange:
             if index == len(self.buckets) - 1 or self._error is not None:
                 self._done.set()
 
+    def _merge(self, bucket: Bucket) -> None:
+        """Add up one slice of all nodes, then start its sum over ranks."""
+        sums = PartialSums(self._accumulate, lambda _: None)
+        for nodes in self._held:
+            sums.extend(Node(n.first, n.size, n.sum[bucket.place]) for n in nodes)
+        self._communicator.start(sums.nodes)
+
     def _go_on(self, last: bool) -> None:
         """Let the started sums go on until the next bucket is here; after the last, to the end."""
         if last:
-            self._sums.finish()
-        while self._sums.under_way and self._work.empty():
-            self._sums.advance()
+            self._communicator.finish()
+        while self._communicator.under_way and self._work.empty():
+            self._communicator.advance()
 
     def close(self) -> None:
         self._work.put(None)

@@ -72,15 +72,11 @@ def check_names(communicator: str, wire: str) -> None:
     WIRES[wire]
 
 
-def join(communicator: str = "", wire: str = "float32") -> Communicator:
-    """This process's communicator: serial when alone, else one over MPI.
-
-    Without a name it is DEFAULT, or on GPUs whatever suits them (see `device.adapted`).
-    """
-    check_names(communicator, wire)
+def world() -> Any:
+    """MPI's communicator of all ranks that were started; None for a process that is alone."""
     started = ranks_started()
     if started == 1:
-        return SerialCommunicator()
+        return None
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -96,6 +92,18 @@ def join(communicator: str = "", wire: str = "float32") -> Communicator:
             f"that of the MPI library in use ({library}). Start the ranks with fire_train -n, with "
             f"the mpiexec beside this Python, or with srun --mpi=pmi2 or pmix as the library wants"
         )
+    return comm
+
+
+def join(communicator: str = "", wire: str = "float32") -> Communicator:
+    """This process's communicator: serial when alone, else one over MPI.
+
+    Without a name it is DEFAULT, or on GPUs whatever suits them (see `device.adapted`).
+    """
+    check_names(communicator, wire)
+    comm = world()
+    if comm is None:
+        return SerialCommunicator()
     if communicator == AUTO:
         name = _fastest(comm, wire)
     else:

@@ -16,7 +16,7 @@ from ..backend.base import Backend
 from ..backend.tensor import NATIVE, Array
 from ..layers import Context
 from ..net import Net
-from .buckets import Bucket, Exchange, make_buckets
+from .buckets import Exchange, make_buckets
 from .communicator import Communicator
 from .device import adapted
 from .tree import Node, PartialSums, check_leaves, runs
@@ -68,14 +68,14 @@ class Leaves:
             kind = backend if leaves == 1 else backend.another(1)
             self.nets.append(make_net(kind, context, self.nets[0] if self.nets else None))
         self.net = self.nets[0]
-        self._merger = backend.another(1)
         self._pool = ThreadPoolExecutor(len(parts)) if len(parts) > 1 else None
         self._spare: list[Array] = []
         self._held: list[list[Node]] = []
         self.exchange: Exchange | None = None
         if leaves > 1:
             buckets = make_buckets(self.net)
-            self.exchange = Exchange(buckets, self._sum_bucket, len(self.nets), communicator)
+            merge = backend.another(1).accumulate
+            self.exchange = Exchange(buckets, len(self.nets), communicator, merge)
 
     # One iteration.
 
@@ -84,7 +84,7 @@ class Leaves:
         self.net.parameters.sync_weights()  # before threads share them
         self._held = [[] for _ in self.nets]
         if self.exchange is not None:
-            self.exchange.begin()
+            self.exchange.begin(self._held)
         results = self._side_by_side(lambda net: self._run_net(net, iteration, collect))
         self._finish_sum()
         loss = self._mean([r.loss for r in results])
@@ -147,13 +147,6 @@ class Leaves:
         for bucket in self.exchange.report(index, layer):
             self.nets[index].parameters.sync_gradients(bucket.place)
             self.exchange.submit(bucket)
-
-    def _sum_bucket(self, bucket: Bucket) -> None:
-        """Merge one slice of this rank's nodes, then start its sum over ranks (exchange thread)."""
-        sums = PartialSums(self._merger.accumulate, lambda _: None)
-        for nodes in self._held:
-            sums.extend(Node(n.first, n.size, n.sum[bucket.place]) for n in nodes)
-        self.communicator.start(sums.nodes)
 
     def _finish_sum(self) -> None:
         if self.exchange is None:

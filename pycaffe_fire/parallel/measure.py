@@ -23,8 +23,6 @@ PINGS = 200
 STREAMS, STREAM_SECONDS = 3, 0.5  # how often and how long to keep a link busy
 NAP = 5e-5  # seconds between looks at a message
 WINDOW = 6  # messages under way, so that the link does not wait for the next one
-NAP = 5e-5  # seconds between looks at a message
-WINDOW = 6  # messages under way, so that the link does not wait for the next one
 
 
 # The net.

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from ..backend.sizes import mebibytes
 from ..errors import FireError
-from ..net.summary import mebibytes
 from ..schema.files import replacing
 from .curves import panels
 from .progress import clock

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..backend.sizes import mebibytes
 from ..net import Net
-from ..net.summary import BYTES, NetFacts, facts, mebibytes
+from ..net.summary import BYTES, NetFacts, facts
 from ..solver.capacity import Need, free_bytes
 
 TRAINING = 3  # forward passes' worth of arithmetic: backward computes two products for each

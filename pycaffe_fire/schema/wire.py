@@ -28,7 +28,7 @@ class DamagedError(Exception):
     """Bytes that are not the message they should be; readers turn it into a user's error."""
 
 
-def varint(data: Data, at: int, end: int) -> tuple[int, int]:
+def varint(data: Data | memoryview, at: int, end: int) -> tuple[int, int]:
     """The number at a place, and the place after it."""
     value = shift = 0
     while at < end and shift < 70:

@@ -7,15 +7,16 @@ sizes before it has taken them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 
 from ..backend import host
 from ..backend.base import Backend
+from ..backend.sizes import mebibytes
 from ..errors import SolverError
 from ..layers.feed import DEPTH, Feed
 from ..net import Net
 from ..net.gradient_arena import planned_elements
-from ..net.summary import BYTES, mebibytes
+from ..net.summary import BYTES
 from ..parallel.leaves import own_parts
 from ..schema.proto import SolverParameter
 from .nets import find_test_nets, find_train_net
@@ -35,7 +36,7 @@ class Need:
 
     @property
     def total(self) -> int:
-        return sum(getattr(self, f.name) for f in fields(self))
+        return sum(asdict(self).values())
 
     @property
     def growing(self) -> int:
@@ -43,7 +44,7 @@ class Need:
         return self.blobs + self.gradients + self.batches
 
     def text(self) -> str:
-        return ", ".join(f"{f.name} {mebibytes(getattr(self, f.name))}" for f in fields(self))
+        return ", ".join(f"{name} {mebibytes(size)}" for name, size in asdict(self).items())
 
 
 def need_of(net: Net, copies: int, tests: Sequence[Net], slots: int, shared: bool) -> Need:

@@ -11,6 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import schema
+from ..backend.sizes import mebibytes
 from ..backend.tensor import Tensor
 from ..errors import SolverError, WeightsError
 from ..layers.feed import Feed
@@ -113,7 +114,7 @@ class Snapshots:
             log.warning(
                 "Snapshot at iteration %d failed: %s. It needs about %s, %s; older snapshots are "
                 "untouched and training goes on",
-                self.solver.iter, error, _megabytes(self._size()), self._free(),
+                self.solver.iter, error, mebibytes(self._size()), self._free(),
             )  # fmt: skip
         self.last, self.failure = self.solver.communicator.broadcast((self.last, self.failure))
         return not self.failure
@@ -124,7 +125,7 @@ class Snapshots:
             rest = f"the last one written is {self.last}" if self.last else "none was written"
             raise SolverError(
                 f"iteration {self.solver.iter} could not be saved: {self.failure}. {rest}; a "
-                f"snapshot needs about {_megabytes(self._size())}, {self._free()}"
+                f"snapshot needs about {mebibytes(self._size())}, {self._free()}"
             )
 
     def _size(self) -> int:
@@ -137,7 +138,7 @@ class Snapshots:
             free = shutil.disk_usage(os.path.dirname(self._prefix) or ".").free
         except OSError:
             return "and its folder is not there"
-        return f"{_megabytes(free)} are free"
+        return f"{mebibytes(free)} are free"
 
     def _state(self, model: str) -> schema.SolverStateFile:
         solver = self.solver
@@ -260,7 +261,3 @@ def _tests_until(param: SolverParameter, iteration: int) -> list[int]:
         return [0] * len(param.test_iter)
     tests = -(-iteration // param.test_interval) - (not param.test_initialization)
     return [tests * passes for passes in param.test_iter]
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB"

@@ -7,6 +7,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 
 from .. import schema
 from ..backend.base import Backend, Segment
@@ -15,8 +16,7 @@ from ..errors import SolverError
 from ..layers import Context
 from ..layers.feed import Feed
 from ..net import Net, debug
-from ..net.gradient_arena import planned_elements
-from ..net.summary import facts
+from ..net.summary import BYTES, facts
 from ..parallel.leaves import Leaves, Output, output_names, output_values
 from ..schema.proto import SolverParameter
 from ..version import VERSION
@@ -106,9 +106,11 @@ class Solver:
     def _check_memory(self) -> None:
         """Refuse a batch that does not fit before anything of it is allocated."""
         shared = self.options.share_gradients
-        need = need_of(self.net, len(self.leaves.nets), self.test_nets, self.rule.slots, shared)
+        self._need = need_of(
+            self.net, len(self.leaves.nets), self.test_nets, self.rule.slots, shared
+        )
         batch = self.batch_size // self.param.iter_size
-        check_fits(need, self.backend, batch, self.communicator.local_size)
+        check_fits(self._need, self.backend, batch, self.communicator.local_size)
         if shared:
             for net in self.leaves.nets:
                 net.share_gradients()
@@ -146,11 +148,8 @@ class Solver:
         self.snapshots = Snapshots(self, self.options.keep)
 
     def _report_memory(self) -> None:
-        nets = [(net, self.options.share_gradients) for net in self.leaves.nets]
-        counts = [planned_elements(n, s) for n, s in [*nets, *((n, False) for n in self.test_nets)]]
-        values, gradients = (sum(column) for column in zip(*counts, strict=True))
-        buffers = 2 + len(self.history)  # weights, gradients and history
-        report = self.backend.memory_report(values, gradients, buffers * self.net.parameters.size)
+        planned = {"weights": BYTES * self.net.parameters.size, **asdict(self._need)}
+        report = self.backend.memory_report(planned)
         if report:
             log.info("%s", report)
 

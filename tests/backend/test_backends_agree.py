@@ -20,6 +20,7 @@ from tests.backend.op_cases import (
     RNG,
     Array,
     Conv,
+    Planner,
     Pool,
     blob,
     distinct,
@@ -75,7 +76,8 @@ def blocked(backend: Backend, values: Array) -> Blob:
 
 
 def agree(fast: Backend, run: Callable[[Backend], dict[str, Array]]) -> None:
-    got, expected = run(fast), run(NumPyBackend())
+    planner: Any = Planner(fast)
+    got, expected = run(planner), run(NumPyBackend())
     for what, values in expected.items():
         limit = 2e-5 * max(1.0, float(np.abs(values).max(initial=0)))
         np.testing.assert_allclose(got[what], values, rtol=2e-5, atol=limit, err_msg=what)
@@ -475,3 +477,13 @@ def test_dropping_in_place_is_the_same(fast: Backend) -> None:
             top = bottom if in_place else blob(fast, x.shape)
             fast.dropout(bottom, top, 0.3, 2.0).forward(Draw(9, 8, 7))
             np.testing.assert_array_equal(top.data, np.where(want, 2 * x, 0))
+
+
+def test_every_op_test_reaches_every_backend(request: pytest.FixtureRequest) -> None:
+    """A new test here that takes `fast` is named nowhere else."""
+    found: dict[str, set[str]] = {}
+    for item in request.node.parent.collect():
+        if "fast" in item.fixturenames:
+            found.setdefault(item.originalname, set()).add(item.callspec.params["fast"])
+    assert len(found) > 15
+    assert all(backends == {"onednn", "cuda"} for backends in found.values()), found

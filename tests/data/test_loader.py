@@ -12,7 +12,7 @@ import weakref
 import numpy as np
 import pytest
 
-from pycaffe_fire.data.loader import Loader, aligned_empty
+from pycaffe_fire.data.loader import Loader
 from pycaffe_fire.data.order import leaf_schedule
 from pycaffe_fire.errors import DataError
 
@@ -177,8 +177,3 @@ def test_interpreter_exit_is_prompt(ending):
     result = subprocess.run([sys.executable, "-c", program], timeout=20, capture_output=True)
     assert result.returncode == {"pass": 0, "raise SystemExit(3)": 3}.get(ending, result.returncode)
     assert b"Fatal" not in result.stderr and b"Exception ignored" not in result.stderr
-
-
-def test_aligned():
-    array = aligned_empty((3, 5))
-    assert array.ctypes.data % 64 == 0 and array.shape == (3, 5) and array.dtype == np.float32

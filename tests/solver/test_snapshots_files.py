@@ -218,7 +218,7 @@ def test_a_full_disk_is_a_warning(
     assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
     (warning,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert f"out/run_iter_4.{what}{suffix}: cannot be written: No space left" in warning
-    assert "needs about 0.0 MB" in warning and "are free" in warning and "goes on" in warning
+    assert "needs about 0.0 MiB" in warning and "are free" in warning and "goes on" in warning
     disk.what = ""
     mine.solve()
     assert mine.snapshots.last == f"out/run_iter_6.solverstate{suffix}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from math import fsum, prod
 from typing import Any
@@ -34,6 +34,7 @@ from ..base import (
 )
 from ..blob import Blob
 from ..numpy import NumPyBackend
+from ..sizes import mebibytes
 from ..tensor import FLOAT32, NATIVE, Array, Tensor
 from .activation import ReLU
 from .add import Sum
@@ -191,6 +192,9 @@ class CudaBackend(NumPyBackend):
         finally:
             self.kernels.recorder = self._recorder = None
 
+    def wait(self) -> None:
+        self._device.synchronize()
+
     def finish_uploads(self) -> None:
         self.uploads.finish()
 
@@ -211,17 +215,12 @@ class CudaBackend(NumPyBackend):
         """A plan will want this much scratch memory; all plans share one piece."""
         self._reserved = max(self._reserved, words(elements, kind))
 
-    def memory_report(self, values: int, gradients: int, parameters: int) -> str:
-        parts = {
-            "blobs": 4 * values,
-            "gradients": 4 * gradients,
-            "parameters and history": 4 * parameters,
-            "plans": sum(self._kept.values()),
-            "scratch": 4 * self._reserved,
-        }
+    def memory_report(self, planned: Mapping[str, int]) -> str:
+        own = {"plans": sum(self._kept.values()), "scratch": 4 * self._reserved}
+        parts = {**planned, **own}
         total, free = sum(parts.values()), int(self._device.mem_info[0])
-        text = ", ".join(f"{name} {_mebibytes(size)}" for name, size in parts.items())
-        report = f"Device memory: {_mebibytes(total)} planned ({text}), {_mebibytes(free)} free"
+        text = ", ".join(f"{name} {mebibytes(size)}" for name, size in parts.items())
+        report = f"Device memory: {mebibytes(total)} planned ({text}), {mebibytes(free)} free"
         if total > free:
             report += ". This will not fit: use a smaller batch_size, or more processes"
         return report
@@ -347,16 +346,6 @@ class CudaBackend(NumPyBackend):
         self.kernels["softmax"](x.size // classes, x, classes, inner, y)
         return y
 
-    def pack(self, values: Array, kind: str, scale: float = 1.0) -> Array:
-        """A flat float32 buffer, scaled, stored as `kind` ("float16" or "bfloat16")."""
-        packed = self.xp.empty(values.size, KINDS[kind])
-        self.kernels["narrow", kind](values.size, values, scale, packed)
-        return packed
-
-    def unpack(self, packed: Array, kind: str, values: Array, scale: float = 1.0) -> None:
-        """The way back, into a flat float32 buffer."""
-        self.kernels["widen", kind](packed.size, packed, scale, values)
-
     def update(self, formula: Formula, segments: Sequence[Segment]) -> UpdateStep:
         if formula.kernel not in kernel_names("update"):
             return ArrayUpdate(self, formula, segments)
@@ -382,10 +371,6 @@ class CudaBackend(NumPyBackend):
 
     def add(self, parts: Sequence[Tensor], total: Tensor) -> Callable[[], None]:
         return Sum(self, parts, total)
-
-
-def _mebibytes(size: int) -> str:
-    return f"{size / 2**20:.1f} MiB"
 
 
 def _text(name: Any) -> str:
