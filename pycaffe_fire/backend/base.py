@@ -140,7 +140,7 @@ class LossScale(ABC):
     def restore(self, state: list[float]) -> None: ...
 
     def news(self) -> str | None:
-        """What has changed since somebody asked last; a device is waited for."""
+        """What has changed since the last call; a device is waited for."""
         return None
 
 
@@ -276,7 +276,7 @@ class Backend(ABC):
         return Layout(shape)
 
     def activate(self) -> None:  # noqa: B027
-        """Called by whoever is about to run: ops of this thread go to this backend's device."""
+        """Called before running: ops of this thread go to this backend's device."""
 
     def host_buffer(self, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.float32]]:
         """Uninitialised host memory that `upload` takes well."""
@@ -445,9 +445,9 @@ class Backend(ABC):
         """Inner products of flat buffers, segment by segment: norms and the like."""
 
     def dynamic_scale(self, first: float, update: UpdateStep) -> LossScale:
-        """A loss scale that follows what the gradients can bear, for a device that stores blobs in
+        """A loss scale that follows what the gradients allow, for a device that stores blobs in
         16 bits."""  # fmt: skip
-        raise NotImplementedError  # `kinds` says that nobody asks
+        raise NotImplementedError  # `kinds` says that this is not called
 
     @abstractmethod
     def sum_of_squares(self, values: Array) -> float:

@@ -125,7 +125,7 @@ class SharedBlob(Blob):
 
 
 class BlobView(Blob):
-    """The same blob for somebody who is to see it otherwise; subclasses say how."""
+    """The same blob, seen in another way; subclasses say how."""
 
     def __init__(self, blob: Blob) -> None:
         self._blob = blob

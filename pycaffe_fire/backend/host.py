@@ -9,7 +9,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 def free_bytes() -> int | None:
-    """What can still be had, of the machine and within limits set for us; None if nobody knows."""
+    """What can still be had, of the machine and within limits set for us; None if unknown."""
     known = [size for size in (_machine_bytes(), _cgroup_bytes()) if size is not None]
     return min(known, default=None)
 

@@ -1,6 +1,6 @@
 """Counter-based random numbers (Philox4x32-10): the same on any rank, thread or device.
 
-A number is a pure function of (key, step, sample, position), so nobody owns a generator state and
+A number is a pure function of (key, step, sample, position), so there is no generator state and
 nothing depends on who draws first. One Philox block gives four 32-bit words:
 
     counter  c0 = block number (position // 4)

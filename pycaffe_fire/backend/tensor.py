@@ -1,6 +1,6 @@
 """A tensor whose freshest copy may be a plain array or the backend's native layout.
 
-Caffe's SyncedMemory with one more state: nothing is converted unless somebody asks, and a cleared
+Caffe's SyncedMemory with one more state: nothing is converted unless it is asked for, and a cleared
 tensor costs nothing until it is read or accumulated into.
 """
 
@@ -32,7 +32,7 @@ class Layout:
     """How a logical shape lies in memory. This base class is the plain, C-contiguous one.
 
     `grid` = (samples, outer channels, pixels, inner channels) describes every layout of the
-    family N [C/b] S [b] that kernels of our own understand, and is None for any other.
+    family N [C/b] S [b] that our kernels understand, and is None for any other.
     """
 
     is_plain = True
@@ -164,7 +164,7 @@ class Tensor:
 
     @property
     def _held(self) -> bool:
-        """Does somebody still hold a plain array that `array` gave out?"""
+        """Is a plain array still held that `array` gave out?"""
         return self._plain is not None and sys.getrefcount(self._plain) > _UNHELD
 
     def before_run(self) -> None:
@@ -173,7 +173,7 @@ class Tensor:
             self.fresh = PLAIN
 
     def after_run(self) -> None:
-        """Bring an array that somebody still holds up to date, as Caffe's shared memory would."""
+        """Bring an array that is still held up to date, as Caffe's shared memory would."""
         if self.fresh == NATIVE and self._held:
             self._fresh_plain()
             self.fresh = BOTH

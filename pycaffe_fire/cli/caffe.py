@@ -49,12 +49,17 @@ def _parser() -> FlagParser:
     flag("--model", default="", metavar="FILE", help="test, time: the net's prototxt")
     flag("--phase", default="", metavar="PHASE", help="time: TRAIN (default) or TEST")
     flag("--level", type=int, default=0, metavar="N", help="the net state's level")
-    flag("--stage", default="", metavar="NAMES", help="the net state's stages, with commas")
+    flag("--stage", default="", metavar="NAMES", help="the net state's stages, separated by commas")
     flag("--snapshot", default="", metavar="FILE", help="train: resume from this .solverstate")
-    flag("--weights", default="", metavar="FILES", help="train, test: .caffemodels, with commas")
+    flag(
+        "--weights",
+        default="",
+        metavar="FILES",
+        help="train, test: .caffemodels, separated by commas",
+    )
     flag(
         "--iterations", type=int, metavar="N",
-        help="test, time: how many (default: 50); train does not look at it: max_iter decides",
+        help="test, time: how many (default: 50); train ignores it: max_iter decides",
     )  # fmt: skip
     for name, effect in (("sigint", "stop"), ("sighup", "snapshot")):
         flag(
@@ -87,7 +92,7 @@ def _train(options: argparse.Namespace) -> None:
     if not options.solver:
         raise SolverError("need a solver definition to train: -solver FILE")
     if options.iterations is not None:
-        print("caffe: train does not look at -iterations; set max_iter", file=sys.stderr)
+        print("caffe: train ignores -iterations; set max_iter", file=sys.stderr)
     flags = ["--log", "--solver", options.solver, "--level", str(options.level)]
     for name in ("gpu", "snapshot", "weights", "stage", "sigint_effect", "sighup_effect"):
         if getattr(options, name):

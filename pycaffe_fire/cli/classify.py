@@ -22,7 +22,7 @@ COMMANDS = """
 def _parser() -> Parser:
     parser = Parser("classify.py", COMMANDS)
     flag = parser.add_argument
-    flag("input_file", metavar="IMAGES", help="a image, a folder, or a .npy of images")
+    flag("input_file", metavar="IMAGES", help="an image, a folder, or a .npy of images")
     flag("output_file", metavar="SCORES.npy", help="where the scores go: images x classes")
     add_image_flags(parser)
     flag("--center_only", action="store_true", help="the centre alone, not the mean of ten crops")

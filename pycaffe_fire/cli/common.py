@@ -51,7 +51,7 @@ class Parser(PlainParser):
         return f"-{argument}" if known else argument
 
     def _refuse_unknown(self, given: Sequence[str]) -> None:
-        """argparse would first complain about a flag that is missing because of a typo."""
+        """argparse would first report a flag that is missing because of a typo."""
         if self._subparsers:  # whose flags we do not know
             return
         known = list(self._option_string_actions)
@@ -116,11 +116,11 @@ def run(
             parser, options, f"out of memory{reason}; use a smaller batch_size with iter_size"
         )
     except BrokenPipeError:
-        # Whoever read our output has gone; Python would complain once more when it exits.
+        # The reader of our output has gone; Python would report that once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one more must not spoil the goodbye
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one more must not spoil the message
         print(f"{parser.prog}: interrupted, nothing half-written is left", file=sys.stderr)
         sys.stdout.flush()
         os._exit(INTERRUPTED)  # not waiting for worker threads in the middle of a pass

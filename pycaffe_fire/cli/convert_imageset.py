@@ -43,7 +43,7 @@ def _parser() -> FlagParser:
     parser.add_argument("--threads", type=whole, default=0, metavar="N", help="default: all cores")
     parser.add_argument(
         "--policy", choices=(FAIL, SKIP), default=FAIL,
-        help="what a image that cannot be read does (default: fail)",
+        help="on an image that cannot be read (default: fail)",
     )  # fmt: skip
     return parser
 

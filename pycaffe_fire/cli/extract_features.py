@@ -32,7 +32,7 @@ def _parser() -> FlagParser:
     parser = FlagParser("extract_features", COMMANDS)
     parser.add_argument("weights", help="the trained weights (.caffemodel)")
     parser.add_argument("net", help="the net, whose TEST phase reads the data")
-    parser.add_argument("blobs", help="names of blobs, with commas between them")
+    parser.add_argument("blobs", help="names of blobs, separated by commas")
     parser.add_argument("databases", help="a database to make for each of them")
     parser.add_argument("batches", type=positive, help="how many batches to run")
     parser.add_argument("backend", choices=("lmdb", "leveldb"), help="the kind of database")

@@ -71,7 +71,7 @@ def _parser() -> Parser:
     flag("--batch-size", type=positive, metavar="N", help="(default: the prototxt's batch_size)")
     flag(
         "--batch", choices=["global", "per-rank"], default="global",
-        help="is the batch divided over the nodes (default), or has each node a whole one?",
+        help="divide the batch over the nodes (default), or give each node a whole one",
     )  # fmt: skip
     flag("--no-overlap", action="store_true", help="send gradients only after backward")
     flag(

@@ -33,7 +33,7 @@ def add_image_flags(parser: Parser) -> None:
 def whole_numbers(text: str) -> tuple[int, ...]:
     """`256,256`"""
     if not all(part.strip().isdecimal() for part in text.split(",")):
-        raise argparse.ArgumentTypeError(f'needs whole numbers with commas, got "{text}"')
+        raise argparse.ArgumentTypeError(f'needs whole numbers separated by commas, got "{text}"')
     return tuple(int(part) for part in text.split(","))
 
 

@@ -81,11 +81,11 @@ def parser() -> Parser:
         help="record an iteration on the GPU and replay it; never tried on hardware",
     )  # fmt: skip
     flag("--level", type=int, default=0, metavar="N", help="the net state's level")
-    flag("--stage", default="", metavar="NAMES", help="the net state's stages, with commas")
+    flag("--stage", default="", metavar="NAMES", help="the net state's stages, separated by commas")
     for name, effect in (("sigint", "stop"), ("sighup", "snapshot")):
         flag(
             f"--{name}_effect", choices=list(EFFECTS), default=effect,
-            help=f"what {name.upper()} does (default: {effect}); to stop leaves a snapshot",
+            help=f"what {name.upper()} does (default: {effect}); stopping leaves a snapshot",
         )  # fmt: skip
     flag(
         "--synthetic", nargs="?", const=(), type=image_shape, metavar="C,H,W",
@@ -94,15 +94,15 @@ def parser() -> Parser:
     flag("--shuffle", action="store_true", help="read the training data in a new order every epoch")
     flag(
         "--bad-records", choices=["fail", "skip"], default="fail",
-        help="what a record that cannot be used does: end the run (default), or be skipped",
+        help="a record that cannot be used ends the run (default), or is skipped",
     )  # fmt: skip
     flag(
         "--allow-python-layers", action="store_true",
-        help="import the modules that the net's Python layers name: they run as code of yours",
+        help="import the modules that the net's Python layers name: they run as your own code",
     )  # fmt: skip
     flag(
         "--on-nan", choices=list(NAN_POLICIES), default="stop",
-        help="what NaN or infinity in the loss or gradients does: end the run (default); skip the "
+        help="on NaN or infinity in the loss or gradients: end the run (default); skip the "
         "iteration; roll back to the last snapshot and go on with half the rate",
     )  # fmt: skip
     flag("--log", action="store_true", help="Caffe's log lines on a terminal, too")
@@ -143,7 +143,7 @@ def _add_keeping_flags(flag: Callable[..., object]) -> None:
 
 def _add_rank_flags(flag: Callable[..., object]) -> None:
     flag("-n", "--ranks", type=positive, metavar="P", help="start P ranks")
-    flag("--hosts", default="", metavar="NAMES", help="hosts for the ranks, with commas")
+    flag("--hosts", default="", metavar="NAMES", help="hosts for the ranks, separated by commas")
     flag(
         "--restarts", type=whole, default=0, metavar="N",
         help="if a rank fails, go on up to N times from the newest snapshot with those left",

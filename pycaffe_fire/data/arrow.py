@@ -1,6 +1,6 @@
 """A decoded image's own memory as an array, through the Arrow interface that Pillow offers.
 
-Copying a image out of Pillow costs as much as a tenth of decoding it.
+Copying an image out of Pillow costs as much as a tenth of decoding it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ArrowArray._fields_ = [
 
 
 def shared_pixels(image: Image.Image) -> NDArray[np.uint8] | None:
-    """The bytes of a image of four bytes per pixel; None where Pillow does not give them."""
+    """The bytes of an image of four bytes per pixel; None where Pillow does not give them."""
     export: Any = getattr(image, "__arrow_c_array__", None)
     if export is None or image.mode not in ("RGB", "RGBA"):
         return None

@@ -46,7 +46,7 @@ def decode_image(
 
 
 def read_image(path: str, color: bool = True, data: bytes | None = None) -> NDArray[np.uint8]:
-    """A image file in colour (3 channels) or grey, turned upright if its EXIF entry says so.
+    """An image file in colour (3 channels) or grey, turned upright if its EXIF entry says so.
 
     `data` are the file's bytes, for a caller that has read them already.
     """

@@ -27,7 +27,7 @@ from .transformer import Transformer
 
 Floats = NDArray[np.float32]
 Buffers = tuple[Floats, ...]
-Sample = tuple[NDArray[Any], int]  # a image ready for crop and mean, and its label
+Sample = tuple[NDArray[Any], int]  # an image ready for crop and mean, and its label
 
 
 class ImageSource(ABC):

@@ -61,7 +61,7 @@ def read_windows(path: str, root: str) -> WindowFile:
     here = (line for line in lines if line[1].strip())
     for number, line in here:
         if not line.lstrip().startswith("#"):
-            raise DataError(f'{path}:{number}: expected "# number" of a image, got {line!r}')
+            raise DataError(f'{path}:{number}: expected "# number" of an image, got {line!r}')
         found = _read_image(path, root, number, here, found)
     if not found.windows:
         raise DataError(f"{path}: holds no windows")
@@ -169,7 +169,7 @@ class WindowSource:
     def fill(
         self, samples: range, data: NDArray[np.float32], label: NDArray[np.float32] | None = None
     ) -> None:
-        data[...] = 0  # what lies outside a image stays at nothing, the mean included
+        data[...] = 0  # what lies outside an image stays at nothing, the mean included
         for i, sample in enumerate(samples):
             coin, choice = (int(word) for word in random.bits(self._key, 0, sample, 2))
             late = sample % self._batch >= self._batch - self._foregrounds
@@ -220,7 +220,7 @@ def cut_window(
     turned: bool,
     where: str,
 ) -> tuple[NDArray[np.uint8], int, int]:
-    """The warped part of a image, and at which row and column of the crop it belongs.
+    """The warped part of an image, and at which row and column of the crop it belongs.
 
     With a context pad or square mode the window is enlarged around its centre first; what then
     lies outside the image is cut off and left free in the crop.

@@ -74,7 +74,7 @@ class Feed(Layer):
             )
         size = batch_size // ctx.leaves
         if batch_size == 1 and isinstance(source, ImageSource):
-            source.varying = True  # every pass may have a image of another size, as in Caffe
+            source.varying = True  # every pass may have an image of another size, as in Caffe
         self.records = len(source)
         shapes = list(source.shapes)[: len(top)]
         for blob, shape in zip(top, shapes, strict=True):

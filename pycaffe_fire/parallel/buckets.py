@@ -61,7 +61,7 @@ class Exchange:
     """Merges the nodes of this rank in complete buckets and sums them over ranks, in order, on a
     thread of its own.
 
-    `nets` nets must report a bucket before it is complete. It calls nobody but the communicator
+    `nets` nets must report a bucket before it is complete. It calls only the communicator
     and `accumulate`, which adds buffers.
     """
 

@@ -121,7 +121,7 @@ class Monitor:
         return None
 
     def forgive(self) -> None:
-        """Whoever was silent until now need not account for it."""
+        """A rank that was silent until now need not account for it."""
         with self._lock:
             for sign in self.signs.values():
                 sign.when = time.monotonic()
@@ -162,7 +162,7 @@ class Reporter:
         try:
             while not self._stop.wait(INTERVAL):
                 self._say(finished=False)
-        except OSError:  # the monitor is gone, and with it whoever would read this
+        except OSError:  # the monitor is gone: nothing would read this
             return
 
     def _say(self, finished: bool) -> None:
@@ -176,7 +176,7 @@ class Reporter:
         self._socket.sendall(json.dumps(said).encode() + b"\n")
 
     def close(self) -> None:
-        """Say goodbye: what happens to the connection from now on is no failure."""
+        """Sign off: what happens to the connection from now on is no failure."""
         self._end(lambda: self._say(finished=True))
 
     def fail(self) -> None:

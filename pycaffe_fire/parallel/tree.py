@@ -1,4 +1,4 @@
-"""The canonical sum: one balanced binary tree over leaf numbers, whoever computes the leaves.
+"""The canonical sum: one balanced binary tree over leaf numbers, on whichever rank they run.
 
 A node covers the leaves first .. first+size-1 with size a power of two and first a multiple of
 it; two neighbours of one size merge into their parent. Any owner of any run of leaves that merges

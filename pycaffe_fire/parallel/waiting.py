@@ -10,7 +10,7 @@ from ..errors import SolverError
 
 FIRST_PATIENCE = 120.0  # seconds; the first iteration compiles and plans
 PATIENCE = 20.0  # seconds beyond what iterations take
-YIELDS = 20  # looks in vain before the first nap
+YIELDS = 20  # looks without effect before the first nap
 SHORTEST_NAP, LONGEST_NAP = 5e-5, 5e-4  # seconds
 
 
@@ -30,7 +30,7 @@ class Waiting:
     def __init__(self, hosts: Sequence[str]) -> None:
         self._hosts = hosts
         self.patience = FIRST_PATIENCE
-        self._looks = 0  # in vain, since something last moved
+        self._looks = 0  # without effect, since something last moved
         self._moved = time.monotonic()
 
     def moved(self) -> None:

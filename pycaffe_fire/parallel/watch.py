@@ -1,4 +1,4 @@
-"""Signs of life while a job runs, whoever started it.
+"""Signs of life while a job runs, however it was started.
 
 `fire_train -n` watches the ranks it started. Those that mpiexec or srun started watch each other:
 rank 0 all the others, and rank 1 rank 0.
@@ -29,7 +29,7 @@ def watched(communicator: Communicator, what: str) -> Iterator[None]:
     if communicator.size == 1 or address:
         reporter = Reporter(communicator.rank, lambda: communicator.doing, address)
         if address and not reporter.connected:
-            log.warning("rank %d is not watched: it does not reach %s", communicator.rank, address)
+            log.warning("rank %d is not watched: it cannot reach %s", communicator.rank, address)
         yield
         reporter.close()
     else:
@@ -45,7 +45,7 @@ def _watching_each_other(communicator: Communicator, what: str) -> Iterator[None
     reporter = Reporter(rank, lambda: communicator.doing, addresses[1 if rank == 0 else 0])
     apart = communicator.gather(reporter.connected).count(False)
     if apart and rank == 0:
-        log.warning("%d ranks are not watched: they do not reach each other by TCP", apart)
+        log.warning("%d ranks are not watched: they cannot reach each other by TCP", apart)
     done = threading.Event()
     if monitor is not None:
         watch = (monitor, reporter, communicator, what, done)
@@ -80,6 +80,6 @@ def _watch(
         return
     if not failure.told:
         print(f"{what}: {failure}", file=sys.stderr, flush=True)
-    reporter.close()  # whoever watches this rank need not tell of its end
+    reporter.close()  # its end is not to be reported as a failure
     if not failure.told:
         communicator.abort()

@@ -21,7 +21,7 @@ from .net import Net
 class Classifier(Net):
     """A net for images. Those are resized to `image_dims` and cropped to the net's input size.
 
-    mean         subtracted in the net's channel order: a number per channel, or a image
+    mean         subtracted in the net's channel order: a number per channel, or an image
     input_scale  factor after the mean was subtracted
     raw_scale    factor before that, 255 for nets that learned from bytes
     channel_swap order of channels, (2, 1, 0) for nets that learned from BGR

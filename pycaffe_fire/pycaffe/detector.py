@@ -46,7 +46,7 @@ class Detector(Net):
     def detect_windows(
         self, images_windows: Iterable[tuple[str | os.PathLike[str], Sequence[Window]]]
     ) -> list[dict[str, Any]]:
-        """Predictions of windows, given as pairs of a image's file and its windows.
+        """Predictions of windows, given as pairs of an image's file and its windows.
 
         A list of {"window": ..., "prediction": ..., "filename": ...}, in the order of windows.
         """
@@ -83,7 +83,7 @@ class Detector(Net):
         return self.detect_windows(zip(names, windows, strict=True))
 
     def configure_crop(self, context_pad: int | None) -> None:
-        """How `crop` works: with how much context, which is the mean where a image ends."""
+        """How `crop` works: with how much context, which is the mean where an image ends."""
         name = self.inputs[0]
         back = np.argsort(self.transformer.transpose[name])
         self.crop_dims = np.array(self.blobs[name].shape[1:])[back]
@@ -105,7 +105,7 @@ class Detector(Net):
             self.crop_mean = mean / self.transformer.raw_scale.get(name, 1.0)
 
     def crop(self, im: Any, window: Window, where: str = "the image") -> NDArray[Any]:
-        """A window of a image, with its context if there is to be any."""
+        """A window of an image, with its context if there is to be any."""
         image, box = np.asarray(im), np.array(window, dtype=float)
         height, width = image.shape[:2]
         whole = np.clip(np.asarray(window, dtype=int), 0, None) if len(box) == 4 else np.zeros(4)

@@ -37,7 +37,7 @@ _LUMINANCE = np.array([0.2125, 0.7154, 0.0721])  # scikit-image's shares of red,
 
 
 class ImageError(DataError, OSError):
-    """A image file cannot be read; an OSError too, which is what scripts catch."""
+    """An image file cannot be read; an OSError too, which is what scripts catch."""
 
 
 class InputError(DataError, ValueError):
@@ -122,7 +122,7 @@ def datum_to_array(datum: Datum) -> NDArray[Any]:
 
 
 def load_image(filename: str | os.PathLike[str], color: bool = True) -> Floats:
-    """A image as float32 in 0..1: (height, width, 3) in RGB, or (height, width, 1) if not color.
+    """An image as float32 in 0..1: (height, width, 3) in RGB, or (height, width, 1) if not color.
 
     Alpha is dropped; images are taken as they lie in the file, whatever its EXIF entry says.
     """
@@ -219,7 +219,7 @@ class Transformer:
         return values
 
     def set_transpose(self, in_: str, order: Sequence[int]) -> None:
-        """The order of a image's axes in the net: (2, 0, 1) puts channels first."""
+        """The order of an image's axes in the net: (2, 0, 1) puts channels first."""
         axes = len(self._shape(in_)) - 1
         if sorted(order) != list(range(axes)):
             raise InputError(f'input "{in_}" needs an order of its {axes} axes, got {order}')
@@ -238,7 +238,7 @@ class Transformer:
         self.raw_scale[in_] = scale
 
     def set_mean(self, in_: str, mean: Any) -> None:
-        """A number for every channel, or a image, which is resized to the input if need be."""
+        """A number for every channel, or an image, which is resized to the input if need be."""
         shape, mean = self._shape(in_), np.asarray(mean)
         if mean.ndim == 1:
             if mean.shape[0] != shape[1]:

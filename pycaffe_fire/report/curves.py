@@ -90,7 +90,7 @@ def check_plot_name(path: str) -> None:
         from matplotlib.figure import Figure
     except ImportError:
         raise FireError(
-            "plots need matplotlib: pip install pycaffe_fire[plot]; --html does without"
+            "plots need matplotlib: pip install pycaffe_fire[plot]; --html does not need it"
         ) from None
     known = sorted(Figure().canvas.get_supported_filetypes())
     if _ending(path) not in known:

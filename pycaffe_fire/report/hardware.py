@@ -1,4 +1,4 @@
-"""What a run ran on: machine, processor, memory and versions, for whoever compares runs."""
+"""What a run ran on: machine, processor, memory and versions, for comparing runs."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def _subtitle(run: Run) -> str:
 
 
 def _tiles(run: Run) -> str:
-    """The numbers that somebody who has five seconds wants."""
+    """The numbers for a reader who has five seconds."""
     tiles: list[tuple[str, str]] = []
     for name, points in run.series.items():
         if name.startswith("test"):

@@ -121,7 +121,7 @@ class ProgressDisplay:
         now = time.perf_counter()
         if now - self._drawn >= REFRESH_SECONDS:
             self._drawn = now
-            # A Ctrl-C is echoed behind the line; if that wrapped, the line could not be erased.
+            # A Ctrl-C is echoed after the line; if that wrapped, the line could not be erased.
             self._live.update(self.line(self.console.width - len("^C^C ")), refresh=True)
 
     def _started(self, run: Started) -> None:

@@ -2,7 +2,7 @@
 
 from .nets import read_param
 from .options import Action, SolverOptions
-from .recorded import recorded_run
+from .run_record import recorded_run
 from .solver import Solver
 
 __all__ = ["Action", "Solver", "SolverOptions", "read_param", "recorded_run"]

@@ -1,7 +1,7 @@
 """Does a run fit into memory? What it will take, what there is, and what to change if it does not.
 
-Blobs get their memory when they are first used, so a net whose layers are planned has told its
-sizes before it has taken them.
+Blobs get their memory when they are first used, so a net whose layers are planned has
+known sizes before it takes any memory.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _batches(net: Net) -> int:
 
 
 def free_bytes(backend: Backend) -> int | None:
-    """Memory of the backend's device that can still be had; None if nobody knows."""
+    """Memory of the backend's device that can still be had; None if that is unknown."""
     if backend.on_host:
         return host.free_bytes()
     backend.activate()

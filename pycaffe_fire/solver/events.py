@@ -1,4 +1,4 @@
-"""What happens in a run, for whoever wants to show or record it."""
+"""What happens in a run, for code that shows or records it."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class NotFinite:
 
 @dataclass
 class Finished:
-    """The run is over, before max_iter if somebody asked for that."""
+    """The run is over, before max_iter if that was asked for."""
 
     iteration: int
     early: bool

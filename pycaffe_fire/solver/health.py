@@ -39,8 +39,8 @@ class Health:
         self.rate = 1.0  # a factor on all learning rates, lowered by rollbacks
         self._leaves = leaves
         self._skips = self._rollbacks = 0
-        # To look at a device's numbers is to wait for it. Who only wants to stop can do that when
-        # somebody waits anyway (see `due`); who wants the weights as they were cannot.
+        # To look at a device's numbers is to wait for it. A policy that only stops can look when
+        # the run waits anyway (see `due`); one that wants the weights as they were cannot.
         self._at_once = leaves.backend.on_host or policy != "stop"
         self._averages = _Averages(leaves.net) if policy == "skip" else None
 
@@ -74,8 +74,8 @@ class Health:
         self._skips += 1
         if self._skips >= MOST_SKIPS:
             raise SolverError(
-                f"{what}. That were {MOST_SKIPS} iterations in a row, so skipping them does not "
-                f"help; {ADVICE}"
+                f"{what}. {MOST_SKIPS} iterations in a row were like this, so skipping them does "
+                f"not help; {ADVICE}"
             )
         assert self._averages is not None
         self._averages.restore()

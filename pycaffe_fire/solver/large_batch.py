@@ -32,7 +32,7 @@ def with_batch(
         raise SolverError(
             "--batch needs a training net with a data layer that has a batch_size"
             if not factors
-            else "--batch needs data layers of one batch_size, this net has several"
+            else "--batch needs data layers of one batch_size; this net has several"
         )
     return made, factors.pop()
 

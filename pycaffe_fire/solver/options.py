@@ -17,13 +17,13 @@ from .events import Observer
 
 
 class Action(Enum):
-    """What somebody outside (a signal) may ask of a running solver."""
+    """What the outside (a signal) may ask of a running solver."""
 
     NONE, STOP, SNAPSHOT = range(3)
 
 
 def nothing() -> Action:
-    """Where nobody asks for anything."""
+    """Where nothing is asked for."""
     return Action.NONE
 
 

@@ -148,7 +148,7 @@ class Plateau:
     def observe(self, iteration: int, loss: SupportsFloat) -> None:
         """Take note of the average loss, which must be the same on every rank."""
         if not self.windows or iteration < self._warm_up:
-            return  # nobody looks at the loss, which a device may still be computing
+            return  # nothing looks at the loss, which a device may still be computing
         if float(loss) < self.minimum_loss:
             self.minimum_loss, self.last_event = float(loss), iteration
         waiting = self.seen < len(self.windows)

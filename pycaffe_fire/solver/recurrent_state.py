@@ -16,7 +16,7 @@ State = dict[str, dict[str, list[tuple[list[int], str]]]]  # by layer, by leaf: 
 
 
 class RecurrentState:
-    """The memories of a solver's nets over all leaves and ranks; something Carried.
+    """The recurrent states of a solver's nets over all leaves and ranks; something Carried.
 
     Ranks share the passes of a test, so where there are several, a test net's memory is that of
     one of them.

@@ -1,8 +1,8 @@
 """Iterations replayed from a recording (--cuda-graph): forward, backward and update as one launch.
 
 The first iterations run as usual: they plan, compile and allocate. Then one is recorded; data
-layers stay outside, and their batches are copied to where the recording reads them. Iterations that
-somebody looks into run as usual too. A net whose layers look at the device's numbers while they
+layers stay outside, and their batches are copied to where the recording reads them. Iterations
+whose outputs are displayed run as usual too. A net whose layers look at the device's numbers while they
 run cannot be recorded and is refused by name.
 """
 
@@ -35,7 +35,7 @@ class Replay:
         self._sources = [i for i, bottom in enumerate(self._net.bottoms) if not bottom]
 
     def takes(self, look: bool) -> bool:
-        """Is the iteration that comes next to be replayed? `look`: somebody wants its outputs."""
+        """Is the iteration that comes next to be replayed? `look`: its outputs are wanted."""
         if self._usual >= WARM_UP and not look and self._solver.profiled:
             return True
         self._usual += 1
@@ -55,7 +55,7 @@ class Replay:
             with self._recorder.refreshing():
                 solver.apply_update()
         self._recorder.replay(solver.iter)
-        for tensor, state in self._states:  # somebody may have looked at them since
+        for tensor, state in self._states:  # a read since then may have moved them
             tensor.fresh = state
         return self._recorder.copied(self._loss)
 
@@ -98,7 +98,7 @@ class Replay:
 
     @contextmanager
     def _naming(self) -> Iterator[None]:
-        """Whatever a layer does that cannot be recorded becomes an error that names it."""
+        """An error names the layer that does what cannot be recorded."""
         running: list[int] = []
         hooks = (self._net.hooks.before_forward, self._net.hooks.before_backward)
         for hook in hooks:

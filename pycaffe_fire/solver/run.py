@@ -28,7 +28,7 @@ from .events import Observer
 from .large_batch import scale_rate, with_batch
 from .nets import find_test_nets, find_train_net, with_shuffling, without_data
 from .options import Action, SolverOptions, net_state, nothing
-from .recorded import recorded_run
+from .run_record import recorded_run
 from .snapshot_files import newest_snapshot
 from .solver import Solver
 
@@ -199,7 +199,7 @@ def _newest(prefix: str) -> str | None:
     for reason in found.skipped:
         log.warning(reason)
     if found.path is None:
-        log.warning("no snapshot %s_iter_*.solverstate to go on from: starting anew", prefix)
+        log.warning("no snapshot %s_iter_*.solverstate to go on from: starting over", prefix)
     return found.path
 
 

@@ -19,7 +19,7 @@ class SignalRequests:
     """Between `with` and its end signals are kept; calling this gives the oldest one's action.
 
     It is a solver's `requested_action`. Where a signal means stop, the second one raises
-    KeyboardInterrupt: whoever cannot wait for the end of an iteration need not.
+    KeyboardInterrupt: a user who cannot wait for the end of an iteration need not.
     """
 
     def __init__(self, sigint: Action, sighup: Action) -> None:
@@ -50,5 +50,5 @@ class SignalRequests:
     def __call__(self) -> Action:
         action = self._pending.popleft() if self._pending else Action.NONE
         if action is Action.STOP:
-            log.warning("Stopping as asked; once more stops at once, without a snapshot")
+            log.warning("Stopping as asked; asking once more stops at once, without a snapshot")
         return action

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from .. import schema
 from ..errors import FireError, SolverError
 from ..schema.files import meant_by
-from .recorded import beside, check_sums, unseal
+from .run_record import beside, check_sums, unseal
 
 log = logging.getLogger("pycaffe_fire")
 
@@ -73,7 +73,7 @@ def newest_snapshot(prefix: str, besides: Collection[Version] = ()) -> Found:
 
 
 def known_states(prefix: str) -> set[Version]:
-    """The states that are there now, to tell them from those a run adds or writes anew."""
+    """The states that are there now, to tell them from those a run adds or writes again."""
     return {_version(path) for path in _files(prefix) if ".solverstate" in path}
 
 

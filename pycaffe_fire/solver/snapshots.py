@@ -20,7 +20,7 @@ from ..schema.files import digest, replacing
 from ..schema.proto import SolverParameter
 from .events import Saved
 from .rates import passed_steps
-from .recorded import Recorded, beside, check_sums, seal, unseal
+from .run_record import Recorded, beside, check_sums, seal, unseal
 from .snapshot_files import Pair, pair, prepare, prune
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Snapshots:
         try:
             free = shutil.disk_usage(os.path.dirname(self._prefix) or ".").free
         except OSError:
-            return "and its folder is not there"
+            return "and its folder does not exist"
         return f"{mebibytes(free)} are free"
 
     def _state(self, model: str) -> schema.SolverStateFile:
@@ -243,7 +243,7 @@ class Snapshots:
             if now != then:
                 log.warning(
                     "%s: goes on at sample %d of a source of %d records, but the snapshot's run "
-                    "stood at %d of %d: batch or data have changed, samples repeat or are left out",
+                    "stood at %d of %d: batch or data changed, so samples repeat or are left out",
                     name, *now, *then,
                 )  # fmt: skip
 

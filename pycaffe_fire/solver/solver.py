@@ -20,6 +20,7 @@ from ..net.summary import BYTES, facts
 from ..parallel.leaves import Leaves, Output, output_names, output_values
 from ..schema.proto import SolverParameter
 from ..version import VERSION
+from .best import Best
 from .capacity import check_fits, need_of
 from .events import (
     Evaluated,
@@ -34,7 +35,6 @@ from .events import (
     Trained,
 )
 from .health import ADVICE, Health
-from .keeping import Best
 from .local_rates import local_rates
 from .loss_scale import loss_scale
 from .nets import FoundNet, find_test_nets, find_train_net
@@ -293,7 +293,7 @@ class Solver:
 
     @property
     def profiled(self) -> bool:
-        """Has the time of every layer been taken, where somebody wants it?"""
+        """Has the time of every layer been taken, where it is wanted?"""
         return self._profiler is None
 
     def compute_gradients(self, collect: bool) -> tuple[float, list[Output]]:
@@ -338,7 +338,7 @@ class Solver:
     def apply_update(self, squares: float | None = None) -> None:
         """Clip, normalise, regularise and update, in one pass over the flat buffers.
 
-        `squares` is the sum of squared gradients, if somebody knows it already.
+        `squares` is the sum of squared gradients, if it is known already.
         """
         p = self.param
         parameters, gradients = self.net.parameters, self.leaves.gradients

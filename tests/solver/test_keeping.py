@@ -17,7 +17,7 @@ from pycaffe_fire.cli.fire_train import main
 from pycaffe_fire.errors import SolverError
 from pycaffe_fire.parallel.leaves import Output
 from pycaffe_fire.solver import Solver
-from pycaffe_fire.solver.keeping import Best
+from pycaffe_fire.solver.best import Best
 from pycaffe_fire.solver.snapshot_files import newest_snapshot
 from tests.solver.solver_cases import SGD, body, make, rows_layer, same_bits, weights, write_rows
 

@@ -123,7 +123,7 @@ DAMAGE = {
     "a cut state": (lambda: os.truncate("out/run_iter_3.solverstate", 500), "cut off"),
     "an empty state": (lambda: os.truncate("out/run_iter_3.solverstate", 0), "empty"),
     "cut weights": (lambda: os.truncate("out/run_iter_3.caffemodel", 500), "checksum is wrong"),
-    "no weights": (lambda: os.unlink("out/run_iter_3.caffemodel"), "are not there"),
+    "no weights": (lambda: os.unlink("out/run_iter_3.caffemodel"), "do not exist"),
     "other weights": (
         lambda: shutil.copy("out/run_iter_2.caffemodel", "out/run_iter_3.caffemodel"),
         "of another run",

@@ -1,7 +1,7 @@
-"""The GPU backend: CuPy arrays, CUDA C kernels of our own, and cuBLAS.
+"""The GPU backend: CuPy arrays, our CUDA C kernels, and cuBLAS.
 
-Whatever has no kernel here runs as array code on the device, inherited from the NumPy backend.
-Nothing in a training pass waits for the device; numbers come back when somebody looks at them.
+An op without a kernel here runs as array code on the device, inherited from the NumPy backend.
+Nothing in a training pass waits for the device; numbers come back when they are read.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from .weighted_sum import WeightedSum
 __all__ = ["CudaBackend", "probe"]
 
 SQUARES_CHUNK = 65536
-MOST_DOUBTS = 512  # conditions that may wait for somebody to look
+MOST_CHECKS = 512  # conditions that may wait until numbers are read
 
 
 class CudaBackend(NumPyBackend):
@@ -231,7 +231,7 @@ class CudaBackend(NumPyBackend):
             self._scratch = self.empty(max(size, self._reserved))
         return self._scratch[:size].view(KINDS[kind])[:elements]
 
-    # Numbers and checks that wait until somebody looks.
+    # Numbers and checks that wait until they are read.
 
     def total(self, values: Array) -> Any:
         return Later(0.0, ((1.0, Scalar(values.sum(), self._read)),))
@@ -248,11 +248,11 @@ class CudaBackend(NumPyBackend):
             self._recorder.deferred_checks.append((condition, on_failure))
             return
         self._deferred_checks.append((condition, on_failure))
-        if len(self._deferred_checks) >= MOST_DOUBTS:
+        if len(self._deferred_checks) >= MOST_CHECKS:
             self.confirm()
 
     def confirm(self) -> None:
-        """Raise the complaint of the first condition that did not hold since the last look."""
+        """Raise the error of the first condition that did not hold since the last look."""
         checks, self._deferred_checks = self._deferred_checks, []
         if not checks:
             return

@@ -1,4 +1,4 @@
-"""Batch normalisation by kernels, with an optional scale, shift and ReLU behind it."""
+"""Batch normalisation by kernels, with an optional scale, shift and ReLU after it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _INT_MAX = 2**31 - 1
 NAMES = ("libcublas.so.13", "libcublas.so.12")
 _INT, _STRIDE, _AT = ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p
 _OPERAND = (_AT, _INT, _INT, _STRIDE)  # address, type, distance of rows, distance of matrices
-# Of cublasGemmStridedBatchedEx behind the handle.
+# Of cublasGemmStridedBatchedEx after the handle.
 ARGUMENTS = (
     *(_INT, _INT, _INT, _INT, _INT, _AT),
     *(*_OPERAND, *_OPERAND, _AT, *_OPERAND, _INT, _INT, _INT),

@@ -1,4 +1,4 @@
-"""cuDNN's convolutions through ctypes, as another engine behind the same plan.
+"""cuDNN's convolutions through ctypes, as another engine of the same plan.
 
 Never run on hardware: the tests use a stand-in for the library that checks every descriptor. Only
 algorithms that always give the same bits are asked for, and no TF32; blobs stored in 16 bits are

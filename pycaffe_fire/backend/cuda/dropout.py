@@ -1,4 +1,4 @@
-"""Dropout with the CPU's masks, drawn anew in backward instead of kept."""
+"""Dropout with the CPU's masks, drawn again in backward instead of kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that are still being computed: a loss is read when somebody looks at it, not before.
+"""Numbers that are still being computed: a loss is copied to the host when it is read, not before.
 
 Reading a number from a device waits for all work before it. A training loop that read its loss in
 every iteration would leave the device idle each time; so the loss stays there as a `Later`, which

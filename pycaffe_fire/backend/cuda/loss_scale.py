@@ -1,4 +1,4 @@
-"""Dynamic loss scaling on the device: nobody waits to hear whether a gradient overflowed."""
+"""Dynamic loss scaling on the device: nothing waits to learn whether a gradient overflowed."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Tensors in device memory, with a host copy for whoever looks from outside.
+"""Tensors in device memory, with a host copy for code outside.
 
 The states of a tensor serve once more: NATIVE is the device's copy, PLAIN the host's. Layers see
 device arrays; `host` hands out a NumPy array that may be written in place, as pycaffe's users do.
 
 A tensor may be stored in 16 bits. Kernels read it as it is, or as another type through a copy that
-is kept and made anew when the value has changed: so weights have a 16-bit copy beside them. Array
+is kept and made again when the value has changed: so weights have a 16-bit copy beside them. Array
 code gets a float32 array, which is stored again when its layer has run (Backend.write_back).
 """
 
@@ -40,7 +40,7 @@ class CudaTensor(Tensor):
 
     @fresh.setter
     def fresh(self, state: int) -> None:
-        """Whoever says where the value is has changed it."""
+        """Code that says where the value is has changed it."""
         self._fresh = state
         self._valid.clear()
         self._view = None

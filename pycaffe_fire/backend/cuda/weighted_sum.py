@@ -1,4 +1,4 @@
-"""The weighted sum of several inputs, with an optional ReLU behind it."""
+"""The weighted sum of several inputs, with an optional ReLU after it."""
 
 from __future__ import annotations
 

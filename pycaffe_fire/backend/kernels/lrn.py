@@ -5,7 +5,7 @@ writing dx is cheaper than a third tensor.
 
 Across channels a task takes some pixels of an image, with the blocks of b channels as rows of one
 flat array. A channel's neighbour is then either near, in the same row, or far, in the row before
-or behind, so that all channels take one long loop without moving anything.
+or after, so that all channels take one long loop without moving anything.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def forward(x: Any, y: Any, b: int, size: int, alpha: Any, minus_beta: Any, k: A
     """y = x s^-beta with s = k + alpha * sum of squares around the channel; x is (N, C/b, S b)."""
     num, blocks, length = x.shape
     half = (size - 1) // 2
-    start, used = (half // b + 1) * ROW + b, blocks * ROW  # zeros before the first and behind
+    start, used = (half // b + 1) * ROW + b, blocks * ROW  # zeros before the first and after
     parts = (length + ROW - 1) // ROW
     for task in prange(num * parts):
         n, first = task // parts, task % parts * ROW
@@ -159,11 +159,11 @@ def _box_sums(values: Any, rows: Any, out: Any, half: int, b: int) -> None:
         line[:] = source
         for d in range(1, min(half, length // b - 1) + 1):
             left, right = line[d * b :], line[: length - d * b]
-            before, behind = source[: length - d * b], source[d * b :]
+            before, after = source[: length - d * b], source[d * b :]
             for i in range(left.size):
                 left[i] += before[i]
             for i in range(right.size):
-                right[i] += behind[i]
+                right[i] += after[i]
     for y in range(height):
         line = out[y]
         line[:] = rows[y]

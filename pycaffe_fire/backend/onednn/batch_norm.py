@@ -1,4 +1,4 @@
-"""Batch normalisation as one primitive, with the scale, shift and ReLU behind it."""
+"""Batch normalisation as one primitive, with the scale, shift and ReLU after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolution and deconvolution as oneDNN primitives, with the ReLU behind them fused in."""
+"""Convolution and deconvolution as oneDNN primitives, with the ReLU after them fused in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dropout with a compiled kernel that draws its mask anew in backward instead of keeping it."""
+"""Dropout with a compiled kernel that draws its mask again in backward instead of keeping it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Layouts, tensors and programs over oneDNN memory.
 
 A tensor owns one oneDNN memory object per layout it is seen in; the objects stay, and only the
-address behind them moves when storage is assigned. So plans can be built before memory is.
+address they hold moves when storage is assigned. So plans can be built before memory is.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class OneDNNTensor(Tensor):
 
 
 class Workspace:
-    """One growing buffer behind all scratch tensors of a backend: they live for one op only."""
+    """One growing buffer that holds all scratch tensors of a backend: they live for one op only."""
 
     def __init__(self, backend: OneDNNBackend) -> None:
         self.backend = backend
@@ -177,7 +177,7 @@ class Workspace:
         self._tensors: list[tuple[weakref.ref[OneDNNTensor], int]] = []
 
     def attach(self, tensor: OneDNNTensor, start: int) -> int:
-        """Place a scratch tensor at an offset; returns the offset behind it."""
+        """Place a scratch tensor at an offset; returns the offset after it."""
         stop = start + -(-tensor.layout.elements // ALIGNMENT) * ALIGNMENT
         self._tensors.append((weakref.ref(tensor), start))
         if stop > self.buffer.size:
@@ -288,7 +288,7 @@ class Program:
         """`tensor` for writing in `layout`, and what `finish` must do afterwards if anything.
 
         A scratch tensor stands in where the layouts differ, where the result is to be added to
-        what is there, or where nobody wants it.
+        what is there, or where it is not wanted.
         """
         own = seen_as or tensor.layout
         assert isinstance(own, Descriptor)

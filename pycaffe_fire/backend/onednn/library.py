@@ -210,7 +210,7 @@ class Library:
         return int(self._lib.dnnl_memory_desc_get_size(descriptor))
 
     def query_descriptor(self, primitive_descriptor: int, what: str) -> int | None:
-        """The memory descriptor a primitive chose for one argument, as a handle of our own."""
+        """The memory descriptor a primitive chose for one argument, as our handle."""
         queried = self._lib.dnnl_primitive_desc_query_md(primitive_descriptor, QUERY[what], 0)
         if not queried or not self.size(queried):
             return None

@@ -1,4 +1,4 @@
-"""LRN with compiled kernels of our own.
+"""LRN with our compiled kernels.
 
 oneDNN's is fast for one exponent and some sizes on some machines, keeps a workspace of twice the
 tensor and falls to a reference loop elsewhere; ours serves every case alike.

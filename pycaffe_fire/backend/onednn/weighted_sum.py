@@ -1,4 +1,4 @@
-"""The weighted sum of several inputs: one pass forward, with the ReLU behind it fused in."""
+"""The weighted sum of several inputs: one pass forward, with the ReLU after it fused in."""
 
 from __future__ import annotations
 

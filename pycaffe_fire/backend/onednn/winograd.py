@@ -1,4 +1,4 @@
-"""Convolutions by Winograd's method: transforms of our own around oneDNN's matrix products."""
+"""Convolutions by Winograd's method: our transforms around oneDNN's matrix products."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Winograd(WeightedPlan):
         self._no_bias = np.zeros(outputs, np.float32)
 
     # Scratch memory and products, made when first needed: before a pass writes any, because the
-    # memory behind all of them may move when there is one more.
+    # the memory that holds them may move when there is one more.
 
     @cached_property
     def _frame(self) -> Program:
@@ -284,7 +284,7 @@ def _read(tensor: Tensor) -> Array:
 
 
 def _written(tensor: Tensor) -> Array:
-    """The same, whatever they are: somebody is about to write them."""
+    """The same, whatever they are: they are about to be written."""
     tensor.allocate()
     assert tensor.buffer is not None
     return tensor.buffer[: tensor.layout.elements]

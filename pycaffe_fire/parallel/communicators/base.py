@@ -61,7 +61,7 @@ class RankCommunicator(Communicator):
         raise NotImplementedError
 
     def start(self, nodes: Sequence[Node]) -> None:
-        """Begin a sum, after room was made for it; it goes on whenever somebody waits."""
+        """Begin a sum, after room was made for it; it goes on whenever a caller waits."""
         if self.size == 1:
             return
         while len(self._flying) >= self.flights:

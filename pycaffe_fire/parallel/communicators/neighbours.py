@@ -1,7 +1,7 @@
 """Memory that the ranks of a host share: a neighbour reads a gradient where it lies.
 
-Buffers are files in memory without a name. Whoever is told the process, its descriptor and a place
-can map one through /proc; however a process ends, nothing is left behind.
+Buffers are files in memory without a name. A process that is told the
+owner, its descriptor and a place can map one through /proc; however a process ends, nothing stays.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What all ways of summing a device's gradients share: the ranks behind them, streams, events."""
+"""What all ways of summing a device's gradients share: the ranks, streams, events."""
 
 from __future__ import annotations
 

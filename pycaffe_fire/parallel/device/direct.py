@@ -30,7 +30,7 @@ def mpi_reads_devices() -> bool:
     try:
         from mpi4py import MPI
 
-        # A handle of the extension module finds the symbols of the library behind it.
+        # A handle of the extension module finds the symbols of the library that it loaded.
         library = ctypes.CDLL(MPI.__file__)
     except (ImportError, RuntimeError, OSError):
         return False

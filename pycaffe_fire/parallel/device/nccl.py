@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def load() -> Any:
-    """CuPy's module for NCCL, with a library behind it; else an ImportError with the reason."""
+    """CuPy's module for NCCL, with its library; else an ImportError with the reason."""
     nccl = importlib.import_module("cupy.cuda.nccl")
     if not nccl.available:
         raise ImportError(
@@ -57,7 +57,7 @@ class Nccl(DeviceCommunicator):
         self._group = self._api.NcclCommunicator(self.size, name, self.rank)
 
     def start(self, nodes: Sequence[Node]) -> None:
-        """Queue the sum on the device: nobody waits for anything here."""
+        """Queue the sum on the device: nothing waits here."""
         total = nodes[0].sum
         self._cuda.activate()
         for node in nodes[1:]:

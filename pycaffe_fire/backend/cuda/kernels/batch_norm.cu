@@ -15,7 +15,7 @@ extern "C" __global__ void normalize(int n, const real* x, const float* mean,
   }
 }
 
-// dy where the ReLU behind scale and shift let something through.
+// dy where the ReLU after scale and shift let something through.
 extern "C" __global__ void through_relu(int n, const real* dy, const real* normed,
                                         const float* scale, const float* shift, int channels,
                                         int inner, real* out) {

@@ -1,11 +1,11 @@
 // Dynamic scaling of losses: the state holds the scale, the iterations since it last changed, and
-// how many updates were skipped. Nobody on the host needs to look at any of it.
+// how many updates were skipped. The host needs none of it.
 
 extern "C" __global__ void find_overflow(long long n, const float* gradients, int* overflow) {
   EACH(i, n) if (!(fabsf(gradients[i]) <= 3.402823466e+38f)) *overflow = 1;
 }
 
-// At a scale of 1 nothing is left to try: bad numbers go on to whoever watches out for them.
+// At a scale of 1 nothing is left to try: bad numbers go on to the checks of the host.
 __device__ inline bool skips(const float* state, const int* overflow) {
   return *overflow && state[0] > 1;
 }

@@ -1,4 +1,4 @@
-// Stands before every kernel file, behind common.cuh: how values of blobs are stored.
+// Stands before every kernel file, after common.cuh: how values of blobs are stored.
 //
 // `real` is float, or a 16-bit float that reads as a float and rounds to nearest even when written;
 // arithmetic is always that of floats. No header of CUDA's is included, so that the same source

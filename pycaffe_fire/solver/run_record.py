@@ -69,7 +69,7 @@ def check_sums(state: schema.SolverStateFile, path: str) -> None:
         raise WeightsError(f"{path}: damaged (its checksum is wrong); resume from another snapshot")
     model = beside(state.learned_net, path)
     if not os.path.exists(model):
-        raise WeightsError(f"{path}: its weights {model} are not there; resume from another one")
+        raise WeightsError(f"{path}: its weights {model} do not exist; resume from another one")
     if digest(model, WeightsError) != recorded.weights:
         raise WeightsError(
             f"{path}: its weights {model} are damaged or of another run (their checksum is wrong); "
