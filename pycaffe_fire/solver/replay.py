@@ -2,8 +2,8 @@
 
 The first iterations run as usual: they plan, compile and allocate. Then one is recorded; data
 layers stay outside, and their batches are copied to where the recording reads them. Iterations
-whose outputs are displayed run as usual too. A net whose layers look at the device's numbers while they
-run cannot be recorded and is refused by name.
+whose outputs are displayed run as usual too. A net whose layers look at the device's numbers while
+they run cannot be recorded and is refused by name.
 """
 
 from __future__ import annotations
