@@ -6,7 +6,9 @@ import argparse
 from collections.abc import Callable
 
 from ..errors import SolverError
+from ..parallel.communicators import COMMUNICATORS
 from ..parallel.communicators.wire import WIRES
+from ..parallel.job import DEFAULT
 from ..solver.health import NAN_POLICIES
 from ..solver.signals import EFFECTS
 from .common import Parser, image_shape, positive, whole
@@ -142,6 +144,7 @@ def _add_keeping_flags(flag: Callable[..., object]) -> None:
 
 
 def _add_rank_flags(flag: Callable[..., object]) -> None:
+    same_bits = ", ".join(name for name in COMMUNICATORS if COMMUNICATORS[name].canonical)
     flag("-n", "--ranks", type=positive, metavar="P", help="start P ranks")
     flag("--hosts", default="", metavar="NAMES", help="hosts for the ranks, separated by commas")
     flag(
@@ -150,9 +153,9 @@ def _add_rank_flags(flag: Callable[..., object]) -> None:
     )  # fmt: skip
     flag(
         "--communicator", default="", metavar="NAME",
-        help="how ranks sum gradients: halving (default), tree, server, ring, mpi; auto measures; "
-        "nccl (default where each rank has a GPU). The first three give the same bits on any "
-        "number of ranks",
+        help=f"how ranks sum gradients: {', '.join(COMMUNICATORS)} (default: {DEFAULT}); nccl "
+        "(default where each rank has a GPU); auto measures. The same bits on any number of "
+        f"ranks: {same_bits}",
     )  # fmt: skip
     flag(
         "--gradients", choices=list(WIRES), default="float32",

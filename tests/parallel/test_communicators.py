@@ -26,7 +26,7 @@ RANKS = (1, 2, 3, 4, 5, 8)
 LEAVES = 8
 SIZES = (1, 3, 1024, 100_003)  # one element, fewer than ranks, even pieces, uneven pieces
 WIRES = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}  # relative rounding
-CANONICAL = {"tree", "halving", "server"}
+CANONICAL = {name for name in COMMUNICATORS if COMMUNICATORS[name].canonical}
 IN_FLIGHT = 20  # sums started before the first is waited for
 
 Floats = NDArray[np.float32]
@@ -159,8 +159,8 @@ def test_the_sum_is_the_canonical_one(results: dict[str, Any], name: str) -> Non
     assert [c for c, r in of(results, name, "float32") if not r["canonical"]] == []
 
 
-def test_communicators_say_whether_their_sums_are_canonical() -> None:
-    assert {name for name in COMMUNICATORS if COMMUNICATORS[name].canonical} == CANONICAL
+def test_the_communicators_of_the_paper_are_canonical() -> None:
+    assert {"tree", "halving", "server"} <= CANONICAL
 
 
 @pytest.mark.parametrize("wire", WIRES)
