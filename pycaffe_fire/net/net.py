@@ -156,7 +156,8 @@ class Net(Wiring):
         for i in range(len(self.layers)):
             self._plan(i)
 
-    def clear_param_diffs(self) -> None:
+    def clear_gradients(self) -> None:
+        """Set all gradients of weights to zero; memory is touched by the next reader or writer."""
         self.parameters.clear_gradients()
         for layer in self.layers:
             layer.fades.clear()

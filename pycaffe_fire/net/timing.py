@@ -69,7 +69,7 @@ def time_net(net: Net, iterations: int, each: Callable[[int, float], None]) -> N
     clock.attach()
     try:
         for number in range(iterations):
-            net.clear_param_diffs()
+            net.clear_gradients()
             began = time.perf_counter()
             net.run_forward()
             between = time.perf_counter()

@@ -118,7 +118,7 @@ class Leaves:
             last = leaf == net.context.own_leaves[-1]
             net.context.leaf = leaf
             net.parameters.bind_gradients(self._buffer(net))
-            net.clear_param_diffs()
+            net.clear_gradients()
             node = Node(leaf, 1, net.parameters.gradients)
             if last:
                 self._held[index] = [*sums.nodes, node]

@@ -89,7 +89,7 @@ def _build(param: NetParameter, batch: int, backend: Backend) -> Net:
 
 def _run(net: Net) -> _Pass:
     net.context.step += 1
-    net.clear_param_diffs()
+    net.clear_gradients()
     began = time.perf_counter()
     net.run_forward()
     middle = time.perf_counter()

@@ -13,6 +13,7 @@ from .glogging import init_log, log
 from .modules import publish
 from .nccl import NCCL, has_nccl
 from .net import Net
+from .net_functions import *  # noqa: F403 (_Net_forward and its siblings)
 from .net_spec import NetSpec, layers, params, to_proto
 from .python_layer import PythonLayer as Layer
 from .settings import (

@@ -39,7 +39,7 @@ class Collector:
 def forward_all(net: Net, blobs: Sequence[str] | None, inputs: dict[str, Any]) -> Arrays:
     _require(net, inputs, net.inputs, "inputs")
     outs = Collector({*net.outputs, *(blobs or ())}, batch_size(net))
-    for batch in _batches(net, inputs):
+    for batch in batches_of(net, inputs):
         outs.add(net.forward(blobs=blobs, **batch))
     return outs.all(_length(inputs))
 
@@ -55,7 +55,7 @@ def forward_backward_all(
     outs = Collector({*net.outputs, *(blobs or ())}, size)
     grads = Collector({*net.inputs, *(diffs or ())}, size)
     nothing: Arrays = {}
-    pairs = zip_longest(_batches(net, forward), _batches(net, backward), fillvalue=nothing)
+    pairs = zip_longest(batches_of(net, forward), batches_of(net, backward), fillvalue=nothing)
     for ins, tops in pairs:
         outs.add(net.forward(blobs=blobs, **ins))
         grads.add(net.backward(diffs=diffs, **tops))
@@ -83,7 +83,7 @@ def _length(arrays: dict[str, Any]) -> int:
     return next(iter(lengths.values()))
 
 
-def _batches(net: Net, arrays: dict[str, Any]) -> Iterator[dict[str, Array]]:
+def batches_of(net: Net, arrays: dict[str, Any]) -> Iterator[dict[str, Array]]:
     """Batches of the net's size; zeros fill up the last one."""
     if not arrays:
         return

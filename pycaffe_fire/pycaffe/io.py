@@ -15,6 +15,7 @@ from ..data.image import decode_image
 from ..errors import DataError
 from ..schema.proto import BlobProto, Datum
 from .interpolate import resize_image
+from .proto import caffe_pb2 as caffe_pb2
 
 __all__ = [
     "ImageError",

@@ -17,6 +17,7 @@ import sys
 import uuid
 from types import TracebackType
 
+from ..backend.cuda.device import probe
 from ..errors import SolverError
 from ..parallel.communicator import Communicator
 from ..parallel.job import join, ranks_started
@@ -27,14 +28,17 @@ from .settings import default_backend, seed_for, solver_count, solver_rank
 
 
 def has_nccl() -> bool:
-    """Can solvers of several processes train together?"""
-    return importlib.util.find_spec("mpi4py") is not None
+    """Can solvers of several processes, each on a GPU of its own, train together?
+
+    Solvers on CPUs train together by MPI whatever this says.
+    """
+    return importlib.util.find_spec("mpi4py") is not None and probe().devices > 0
 
 
 class NCCL:
     """The other solvers of the job, as `solver` sees them."""
 
-    def __init__(self, solver: Solver, uid: str = "") -> None:
+    def __init__(self, solver: Solver, uid: bytes | str = b"") -> None:
         self._solver, self._ranks = solver, solver.communicator
         if ranks_started() > 1 and self._ranks.size == 1:
             raise SolverError(
@@ -43,9 +47,9 @@ class NCCL:
             )
 
     @staticmethod
-    def new_uid() -> str:
+    def new_uid() -> bytes:
         """A name for a group of solvers. (Ours find each other by the job they belong to.)"""
-        return uuid.uuid4().hex
+        return uuid.uuid4().hex.encode()
 
     def bcast(self) -> None:
         """Give every solver the weights of the first."""

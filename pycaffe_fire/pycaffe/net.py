@@ -197,6 +197,13 @@ class Net(CoreNet):
         finally:
             self.after_run()
 
+    def clear_param_diffs(self) -> None:
+        """Set all gradients of weights to zero, in arrays that the caller holds as well."""
+        self.clear_gradients()
+        for blobs in self.params.values():
+            for blob in blobs:
+                blob.diff[...] = 0
+
     def _set(
         self,
         values: dict[str, Any],

@@ -24,6 +24,7 @@ from ..errors import NetError
 from ..registry import did_you_mean
 from ..schema.messages import CLASSES, ENUMS, FIELDS, fields_of
 from ..schema.proto import LayerParameter, NetParameter
+from .proto import caffe_pb2 as caffe_pb2
 
 __all__ = [
     "Function",
@@ -168,7 +169,7 @@ class Function:
         for index, top in enumerate(inputs):
             if not isinstance(top, Top):
                 raise SpecTypeError(
-                    f"{type_name} input {index} is not a Top (type is {type(top).__name__}); give "
+                    f"{type_name} input {index} is not a Top (type is {type(top)}); give "
                     f"what other layers return, one by one"
                 )
         self.inputs = inputs

@@ -166,7 +166,7 @@ def trace(leaves: Leaves, iteration: int) -> str | None:
         net.parameters.bind_gradients()
         for leaf in net.context.own_leaves:
             net.context.leaf = leaf
-            net.clear_param_diffs()
+            net.clear_gradients()
             for i in range(leaves.iter_size):
                 net.context.step = iteration * leaves.iter_size + i
                 found = _trace_pass(net)

@@ -24,12 +24,13 @@ class Convolution(WeightedPlan):
 
     def __init__(
         self, backend: NumPyBackend, x: Blob, w: Blob, b: Blob | None, y: Blob, window: Window,
-        groups: int, relu: float | None, transposed: bool,
+        groups: int, relu: float | None, transposed: bool, lay_out: bool = True,
     ) -> None:  # fmt: skip
         self.backend, self.xp = backend, backend.xp
         self.x, self.w, self.b, self.y = x, w, b, y
         self.groups, self.relu, self.transposed = groups, relu, transposed
-        y.lay_out(backend.plain_layout(y.shape))
+        if lay_out:
+            y.lay_out(backend.plain_layout(y.shape))
         axes = len(window.kernel)
         self._channel_axis = len(x.shape) - axes - 1
         self._samples = prod(x.shape[: self._channel_axis])

@@ -24,8 +24,9 @@ class Pooling(PoolingPlan):
     """
 
     def __init__(
-        self, backend: NumPyBackend, x: Blob, y: Blob, method: str, window: Window
-    ) -> None:
+        self, backend: NumPyBackend, x: Blob, y: Blob, method: str, window: Window,
+        lay_out: bool = True,
+    ) -> None:  # fmt: skip
         self.backend, self.xp, self.x, self.y = backend, backend.xp, x, y
         self.method, self.window = method, window
         self._axes = len(window.kernel)
@@ -33,7 +34,8 @@ class Pooling(PoolingPlan):
         self._shifts = shifts(into, out, window)
         self._divisors = self.xp.asarray(divisors(into, out, window).astype(backend.dtype))
         self._winner: Array = self.xp.full(y.shape if method == "MAX" else (), NOWHERE, "int32")
-        y.lay_out(backend.plain_layout(y.shape))
+        if lay_out:
+            y.lay_out(backend.plain_layout(y.shape))
 
     def forward(self) -> None:
         if self.method == "MAX":

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..base import Window
 from ..blob import Blob
-from .layouts import Descriptor, Program
-from .library import CONVOLUTION_DIRECT, DECONVOLUTION_DIRECT, FORWARD_TRAINING, dims
-from .weighted import Weighted
+from ..numpy.convolution import Convolution as Patches
+from .layouts import Descriptor, Lowered, Program
+from .library import (
+    CONVOLUTION_DIRECT,
+    DECONVOLUTION_DIRECT,
+    FORWARD_TRAINING,
+    consists_of,
+    dims,
+)
+from .weighted import Runnable, Weighted
 
 if TYPE_CHECKING:
     from . import OneDNNBackend
 
-SLOW = ("ref", "gemm", "simple")
+SLOW = ("ref", "gemm", "simple")  # none of them is worth keeping the source's layout for
 
 
 class Convolution(Weighted):
     """Weights keep the layout of the first forward primitive for the whole run.
 
-    The data gradient wants them the other way round and gets one cheap reorder per pass.
+    The data gradient wants them the other way round and gets one cheap reorder per pass. A
+    direction for which the library has only its reference loops in every layout (the weight
+    gradient of a 63x63 window over many channels) is gathered into patches and multiplied instead.
     """
 
     def __init__(
@@ -82,7 +92,7 @@ class Convolution(Weighted):
         layout = self.x.value.layout
         if isinstance(layout, Descriptor) and not layout.is_plain:
             made = self._forward_descriptor(self.relu, layout)
-            if not self.library.implementation(made).startswith(SLOW):
+            if not consists_of(self.library.implementation(made), SLOW):
                 return layout, made
             self.library.destroy("primitive_desc", made)
         free = self._any(self.x.shape)
@@ -111,8 +121,24 @@ class Convolution(Weighted):
 
     # Programs.
 
-    def _forward_program(self, relu: float | None) -> Program:
+    @cached_property
+    def _patches(self) -> Patches:
+        return Patches(
+            self.backend, self.x, self.w, self.b, self.y, self.window, self.groups, self.relu,
+            self.transposed, lay_out=False,
+        )  # fmt: skip
+
+    def _usable(self, made: int) -> bool:
+        """Is this more than a reference implementation? If not, it is given back."""
+        if self.library.is_reference(made):
+            self.library.destroy("primitive_desc", made)
+            return False
+        return True
+
+    def _forward_program(self, relu: float | None) -> Runnable:
         made = self._forward_descriptor(relu, self._source)
+        if not self._usable(made):
+            return Lowered(lambda: self._patches.forward(relu is not None))
         program = Program(self.backend)
         x = program.source(self.x.value, self._chosen(self.x, made, "src"))
         w = program.source(self.w.value, self._weights_as(made, "weights"), self._stored)
@@ -122,12 +148,14 @@ class Convolution(Weighted):
         program.finish(staged)
         return program
 
-    def _data_program(self) -> Program:
+    def _data_program(self) -> Runnable:
         made = self._create(
             "backward_data", self.algorithm, self._any(self.x.shape),
             self._any(self._plain_weights.shape), self._any(self.y.shape),
             *self._geometry(), self._hint, None,
         )  # fmt: skip
+        if not self._usable(made):
+            return Lowered(lambda: self._patches.backward(True, False, False))
         program = Program(self.backend)
         dy = program.source(self.y.gradient, self._chosen(self.y, made, "diff_dst"))
         w = program.source(self.w.value, self._weights_as(made, "weights"), self._stored)
@@ -136,12 +164,22 @@ class Convolution(Weighted):
         program.finish(staged)
         return program
 
-    def _weights_program(self, weights: bool, bias: bool, add_w: bool, add_b: bool) -> Program:
-        made = self._create(
-            "backward_weights", self.algorithm, self._source,
-            self._any(self._plain_weights.shape), self._bias(bias), self._any(self.y.shape),
-            *self._geometry(), self._hint, None,
-        )  # fmt: skip
+    def _weights_descriptor(self, bias: bool) -> int | None:
+        """With the source as forward takes it, else as the library likes it best; None for slow."""
+        for source in (self._source, self._any(self.x.shape)):
+            made = self._create(
+                "backward_weights", self.algorithm, source,
+                self._any(self._plain_weights.shape), self._bias(bias), self._any(self.y.shape),
+                *self._geometry(), self._hint, None,
+            )  # fmt: skip
+            if self._usable(made):
+                return made
+        return None
+
+    def _weights_program(self, weights: bool, bias: bool, add_w: bool, add_b: bool) -> Runnable:
+        made = self._weights_descriptor(bias)
+        if made is None:
+            return Lowered(lambda: self._patches.backward(False, weights, bias))
         program = Program(self.backend)
         x = program.source(self.x.value, self._chosen(self.x, made, "src"))
         dy = program.source(self.y.gradient, self._chosen(self.y, made, "diff_dst"))

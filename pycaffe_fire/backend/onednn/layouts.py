@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes as C
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -94,13 +94,19 @@ class Descriptor(Layout):
         made = self.library.new("memory_desc_create_submemory", *arguments)
         return Descriptor(self.library, shape, made, Descriptor.contiguous(self.library, shape))
 
+    @property
+    def is_dense(self) -> bool:
+        """Is every element of its memory its own, nothing left out between them?"""
+        library = self.library
+        return library.size(self.handle) == 4 * prod(library.describe(self.handle)["padded"])
+
     @cached_property
     def grid(self) -> tuple[int, int, int, int] | None:
         if self.is_plain:
             return super().grid
         if len(self.shape) < 3:
             return None
-        facts = self.library.describe(self.handle, len(self.shape))
+        facts = self.library.describe(self.handle)
         pixels = prod(self.shape[2:])
         channels = facts["padded"][1]
         spatial = tuple(prod(self.shape[i + 1 :]) for i in range(2, len(self.shape)))
@@ -226,6 +232,10 @@ class Program:
     ) -> None:
         """Append a primitive; names tell which arguments it writes, besides `also_writes`."""
         library = self.library
+        if library.is_reference(primitive_descriptor):
+            shapes = [list(b[1].shape if isinstance(b, tuple) else b.shape)
+                      for b in arguments.values() if b is not None]  # fmt: skip
+            library.report_reference(primitive_descriptor, shapes)
         self.backend.use_threads()
         primitive = library.new("primitive_create", primitive_descriptor)
         forward = "dst" in arguments
@@ -315,17 +325,33 @@ class Program:
         coefficients: Sequence[float] | None = None,
     ) -> None:
         """Append total = sum of coefficient * part, in one pass; total may be the first part."""
-        library, n = self.library, len(parts)
-        sources = handles([layout.handle for _, layout in parts])
-        self.backend.use_threads()
-        made = library.new(
-            "sum_primitive_desc_create", library.engine, total[1].handle, n,
-            floats(coefficients or [1.0] * n), sources, None,
-        )  # fmt: skip
+        made = self._sum_descriptor(parts, total, coefficients)
+        if self.library.is_reference(made) and total[1].is_dense:
+            # Equal layouts may be summed as they lie in memory, padding and all.
+            self.library.destroy("primitive_desc", made)
+            flat = Descriptor.contiguous(self.library, (total[1].elements,))
+            parts = [self.copied(part, total[1]) for part in parts]
+            parts, total = [(tensor, flat) for tensor, _ in parts], (total[0], flat)
+            made = self._sum_descriptor(parts, total, coefficients)
         arguments: dict[str | int, Argument] = {
             MULTIPLE_SOURCE + i: part for i, part in enumerate(parts)
         }
         self.add(made, {**arguments, "dst": total})
+
+    def _sum_descriptor(
+        self, parts: Sequence[Seen], total: Seen, coefficients: Sequence[float] | None
+    ) -> int:
+        library, n = self.library, len(parts)
+        sources = handles([layout.handle for _, layout in parts])
+        self.backend.use_threads()
+        return library.new(
+            "sum_primitive_desc_create", library.engine, total[1].handle, n,
+            floats(coefficients or [1.0] * n), sources, None,
+        )  # fmt: skip
+
+    def copied(self, seen: Seen, layout: Descriptor) -> Seen:
+        """What is seen in one layout, in another: itself, or a copy that the program makes."""
+        return self.source(seen[0], layout, seen[1])
 
     def product(
         self, a: Seen, b: Seen, c: Seen, bias: Seen | None = None, relu: float | None = None,
@@ -363,6 +389,13 @@ class Program:
                 raise BackendError(f"oneDNN could not run a primitive (status {status})")
         for tensor in self._writes:
             tensor.fresh = NATIVE
+
+
+@dataclass
+class Lowered:
+    """Stands for a program where the library has no fast kernel: an op of the NumPy backend."""
+
+    run: Callable[[], None]
 
 
 @dataclass

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import ctypes as C
 import importlib.metadata
+import logging
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from ...errors import BackendError
+
+log = logging.getLogger("pycaffe_fire")
 
 LIBRARY_VARIABLE = "PYCAFFE_FIRE_DNNL"
 WHEELS = ("onednn-cpu-gomp", "onednn-cpu-tbb", "onednn-cpu-iomp")
@@ -148,6 +152,7 @@ class Library:
         self._lib.dnnl_memory_desc_equal.restype = _int
         self.execute = self._lib.dnnl_primitive_execute
         self.execute.argtypes, self.execute.restype = [_void, _void, _int, _void], _int
+        self.references: list[str] = []  # ops that run on reference kernels, as they were planned
         self._omp = self._openmp()
         self.engine = self.new("engine_create", 1, 0)
         self.stream = self.new("stream_create", self.engine, 1)
@@ -217,14 +222,26 @@ class Library:
         return self.new("memory_desc_clone", queried)
 
     def implementation(self, primitive_descriptor: int) -> str:
-        """The name of the chosen implementation, such as jit:avx2 or ref:any."""
+        """The name of the chosen implementation, such as jit:avx2 or conv:any+ref:any."""
         text = C.c_char_p()
         self.call("primitive_desc_query", primitive_descriptor, 8, 0, C.byref(text))
         return (text.value or b"").decode()
 
-    def describe(self, descriptor: int, dims: int) -> dict[str, tuple[int, ...]]:
+    def is_reference(self, primitive_descriptor: int) -> bool:
+        """Did the library find nothing but loops over single elements, with no fast kernel?"""
+        return consists_of(self.implementation(primitive_descriptor), ("ref",))
+
+    def report_reference(self, primitive_descriptor: int, shapes: Sequence[list[int]]) -> None:
+        """Say once that an op will be slow: a plan should have found another way."""
+        op = f"{self.implementation(primitive_descriptor)} over {shapes}"
+        if op not in self.references:
+            self.references.append(op)
+            log.warning("oneDNN has only its slow reference kernel for one op: %s", op)
+
+    def describe(self, descriptor: int) -> dict[str, tuple[int, ...]]:
         """Strides, padded dims and inner blocks of a memory descriptor."""
-        count = C.c_int()
+        dims, count = C.c_int(), C.c_int()
+        self.call("memory_desc_query", descriptor, 256, C.byref(dims))
         self.call("memory_desc_query", descriptor, 263, C.byref(count))
 
         def numbers(query: int, n: int) -> tuple[int, ...]:
@@ -233,11 +250,16 @@ class Library:
             return tuple(pointer[:n])
 
         return {
-            "strides": numbers(14, dims),
-            "padded": numbers(260, dims),
+            "strides": numbers(14, dims.value),
+            "padded": numbers(260, dims.value),
             "blocks": numbers(264, count.value),
             "block_axes": numbers(265, count.value),
         }
+
+
+def consists_of(implementation: str, words: Sequence[str]) -> bool:
+    """Is one of the parts of an implementation's name (conv:any+ref:any) one of these words?"""
+    return any(part in words for part in re.split(r"[:+]", implementation))
 
 
 def dims(values: Sequence[int]) -> Any:

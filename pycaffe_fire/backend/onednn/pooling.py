@@ -11,9 +11,10 @@ from ..base import PoolingPlan, Window
 from ..blob import Blob
 from ..compiled import numba, use_threads
 from ..kernels.pooling import max_backward
+from ..numpy.pooling import Pooling as Shifted
 from ..tensor import NATIVE, Array, Layout, Tensor
 from ..windows import divisors
-from .layouts import Descriptor, OneDNNTensor, Program
+from .layouts import Descriptor, Lowered, OneDNNTensor, Program
 from .library import (
     BINARY_MULTIPLY,
     FORWARD_TRAINING,
@@ -52,7 +53,7 @@ class Pooling(PoolingPlan):
             if (counts != area).any():
                 self._correction = self._map(area / counts)
         self._plan_forward()
-        self._backward: Program | None = None
+        self._backward: Program | Lowered | None = None
         self._winners = self._find_winners() if own_backward else None
 
     def forward(self) -> None:
@@ -146,7 +147,7 @@ class Pooling(PoolingPlan):
         )  # fmt: skip
         program.add(made, {"src": source, "src1": self._correction, "dst": target})
 
-    def _backward_program(self) -> Program:
+    def _backward_program(self) -> Program | Lowered:
         library = self.library
         diff = self.y.gradient.layout
         assert isinstance(diff, Descriptor)
@@ -156,6 +157,10 @@ class Pooling(PoolingPlan):
             "pooling_backward_primitive_desc_create", library.engine, self._algorithm,
             free.handle, diff.handle, *self._geometry(), self._hint, None,
         )  # fmt: skip
+        if library.is_reference(made) and self._algorithm != POOL_MAX:
+            library.destroy("primitive_desc", made)
+            shifted = Shifted(self.backend, self.x, self.y, "AVE", self.window, lay_out=False)
+            return Lowered(shifted.backward)
         program = Program(self.backend)
         dy: Any = self.y.gradient
         if self._correction is not None:

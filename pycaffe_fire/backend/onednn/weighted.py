@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..base import WeightedPlan
 from ..blob import Blob
 from ..tensor import ZERO
-from .layouts import Descriptor, Program
+from .layouts import Descriptor
 
 if TYPE_CHECKING:
     from . import OneDNNBackend
+
+
+class Runnable(Protocol):
+    """A program, or what stands for one."""
+
+    @property
+    def run(self) -> Callable[[], None]: ...
 
 
 class Weighted(WeightedPlan):
@@ -25,18 +33,18 @@ class Weighted(WeightedPlan):
     ) -> None:
         self.backend, self.library = backend, backend.library
         self.x, self.w, self.b, self.y, self.relu = x, w, b, y, relu
-        self._forward: dict[bool, Program] = {}
-        self._parameters: dict[tuple[bool, ...], Program] = {}
-        self._data: Program | None = None
+        self._forward: dict[bool, Runnable] = {}
+        self._parameters: dict[tuple[bool, ...], Runnable] = {}
+        self._data: Runnable | None = None
 
     @abstractmethod
-    def _forward_program(self, relu: float | None) -> Program: ...
+    def _forward_program(self, relu: float | None) -> Runnable: ...
 
     @abstractmethod
-    def _data_program(self) -> Program: ...
+    def _data_program(self) -> Runnable: ...
 
     @abstractmethod
-    def _weights_program(self, weights: bool, bias: bool, add_w: bool, add_b: bool) -> Program: ...
+    def _weights_program(self, weights: bool, bias: bool, add_w: bool, add_b: bool) -> Runnable: ...
 
     def forward(self, activate: bool = True) -> None:
         fused = activate and self.relu is not None

@@ -265,7 +265,7 @@ def _block(direct: Convolution) -> int:
     shape = (outputs // direct.groups, inputs, *size)
     if direct.groups > 1:
         shape = (direct.groups, *shape)
-    facts = layout.library.describe(layout.handle, len(shape))
+    facts = layout.library.describe(layout.handle)
     block, *others = {*facts["blocks"]} or {1}
     outer = (*shape[:-4], *(n // block for n in shape[-4:-2]), *size)
     strides = tuple(prod(outer[i + 1 :]) * block * block for i in range(len(outer)))

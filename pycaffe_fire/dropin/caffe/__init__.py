@@ -4,6 +4,7 @@ import sys
 
 import pycaffe_fire
 from pycaffe_fire import *  # noqa: F403
+from pycaffe_fire import pycaffe
 from pycaffe_fire.pycaffe import modules
 from pycaffe_fire.pycaffe.glogging import log_as_caffe
 
@@ -11,8 +12,6 @@ __version__ = pycaffe_fire.__version__
 
 globals().update(modules.publish(__name__))
 # Where pycaffe itself keeps Net and the solvers.
-pycaffe = _caffe = sys.modules[f"{__name__}.pycaffe"] = sys.modules[f"{__name__}._caffe"] = (
-    pycaffe_fire
-)
+_caffe = sys.modules[f"{__name__}.pycaffe"] = sys.modules[f"{__name__}._caffe"] = pycaffe
 
 log_as_caffe()

@@ -10,11 +10,35 @@ import os
 from ...errors import FireError, NetError
 from ...schema.files import replacing
 from ...schema.proto import NetParameter
+from ..proto import caffe_pb2 as caffe_pb2
 from .boxes import Shapes, chart, of_phase
 from .drawing import DIRECTIONS, Drawing, drawing, to_pixels, to_svg
+from .labels import (
+    BLOB_STYLE,
+    LAYER_STYLE_DEFAULT,
+    NEURON_LAYER_STYLE,
+    choose_color_by_layertype,
+    get_edge_label,
+    get_layer_label,
+    get_layer_lr_mult,
+    get_pooling_types_dict,
+)
 from .pydot_graph import get_pydot_graph
 
-__all__ = ["draw_net", "draw_net_to_file", "get_pydot_graph", "svg"]
+__all__ = [
+    "BLOB_STYLE",
+    "LAYER_STYLE_DEFAULT",
+    "NEURON_LAYER_STYLE",
+    "choose_color_by_layertype",
+    "draw_net",
+    "draw_net_to_file",
+    "get_edge_label",
+    "get_layer_label",
+    "get_layer_lr_mult",
+    "get_pooling_types_dict",
+    "get_pydot_graph",
+    "svg",
+]
 
 # Endings of file names to Pillow's names.
 _PIXELS = {"png": "PNG", "jpg": "JPEG", "jpeg": "JPEG", "gif": "GIF", "bmp": "BMP", "pdf": "PDF"}
