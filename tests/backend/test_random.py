@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -20,7 +22,7 @@ KNOWN = [
 
 
 @pytest.mark.parametrize(("counter", "key", "expected"), KNOWN)
-def test_known_answers(counter, key, expected):
+def test_known_answers(counter: Any, key: Any, expected: Any) -> None:
     block, sample_low, step_low, high = counter
     sample = sample_low | (high & 0xFFFF) << 32
     step = step_low | (high >> 16) << 32
@@ -31,7 +33,7 @@ def test_known_answers(counter, key, expected):
 
 
 @pytest.mark.parametrize("n", [1, 3, 4, 9, 64])
-def test_numpy_gives_the_same_bits(n, monkeypatch):
+def test_numpy_gives_the_same_bits(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = (random.key(7, "dropout"), 2**33 + 5, 2**34 + 1, 3, n)
     fast = random.bits_batch(*arguments)
     fast_uniform = random.uniform_batch(*arguments, np.empty((3, n), np.float32))
@@ -42,7 +44,9 @@ def test_numpy_gives_the_same_bits(n, monkeypatch):
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 200_003])
-def test_normal_numbers_do_not_depend_on_threads_or_compiler(n, monkeypatch):
+def test_normal_numbers_do_not_depend_on_threads_or_compiler(
+    n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key, found = random.key(7, "fill"), []
     for threads in (1, 2):
         compiled.use_threads(threads)
@@ -54,7 +58,7 @@ def test_normal_numbers_do_not_depend_on_threads_or_compiler(n, monkeypatch):
     assert (found[0] != found[2]).sum() <= 1
 
 
-def test_rows_are_samples_and_streams_differ():
+def test_rows_are_samples_and_streams_differ() -> None:
     key = random.key(1, "a")
     rows = random.bits_batch(key, 4, 10, 5, 8)
     for i in range(5):
@@ -64,16 +68,16 @@ def test_rows_are_samples_and_streams_differ():
     assert not np.array_equal(random.bits(key, 4, 10, 4), random.bits(key, 5, 10, 4))
 
 
-def test_prefix_is_stable():
+def test_prefix_is_stable() -> None:
     key = random.key(1, "a")
     assert np.array_equal(random.bits(key, 0, 0, 5), random.bits(key, 0, 0, 99)[:5])
 
 
-def test_key_is_stable_across_releases():
+def test_key_is_stable_across_releases() -> None:
     assert random.key(1701, "data") == 0x593E403A80E9431F
 
 
-def test_distributions():
+def test_distributions() -> None:
     key = random.key(3, "stats")
     u = random.uniform(key, 0, 0, 200_000)
     assert u.dtype == np.float32 and u.min() >= 0 and u.max() < 1
@@ -85,7 +89,7 @@ def test_distributions():
     assert set(draws) == set(range(6))
 
 
-def test_uniform_batch_fills_any_shape_in_place():
+def test_uniform_batch_fills_any_shape_in_place() -> None:
     out = np.empty((2, 3, 5), np.float32)
     assert random.uniform_batch(5, 0, 7, 2, 15, out) is out
     assert np.array_equal(out[1].ravel(), random.uniform(5, 0, 8, 15))

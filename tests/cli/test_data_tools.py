@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,18 +37,18 @@ PACKAGE = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def golden(tmp_path, monkeypatch):
+def golden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     shutil.copytree(GOLDEN, tmp_path / "golden")
     monkeypatch.chdir(tmp_path / "golden")
     return tmp_path / "golden"
 
 
-def records(path, backend="LMDB"):
+def records(path: Path, backend: str = "LMDB") -> Any:
     database = open_database(path, backend)
     return {database.key(i): bytes(database.record(i)) for i in range(len(database))}
 
 
-def complaint(capsys, tool, *arguments):
+def complaint(capsys: pytest.CaptureFixture[str], tool: Any, *arguments: str) -> Any:
     try:
         status = tool.main(list(arguments))
     except SystemExit as stop:
@@ -62,7 +63,7 @@ def complaint(capsys, tool, *arguments):
 
 
 @pytest.mark.parametrize("threads", ["1", "3"])
-def test_the_records_that_caffe_wrote(golden, threads):
+def test_the_records_that_caffe_wrote(golden: Path, threads: str) -> None:
     size = ["--resize_height=32", "-resize_width", "32", f"--threads={threads}"]
     assert convert_imageset.main([*size, "./", "list.txt", "mine"]) == 0
     assert records("mine") == records("raw_lmdb")
@@ -71,7 +72,7 @@ def test_the_records_that_caffe_wrote(golden, threads):
     assert records("mine_gray") == records("gray_lmdb")
 
 
-def test_leveldb_with_caffes_records(golden):
+def test_leveldb_with_caffes_records(golden: Path) -> None:
     pytest.importorskip("plyvel")
     size = ["--resize_height=32", "--resize_width=32"]
     assert convert_imageset.main([*size, "-backend=leveldb", "./", "list.txt", "mine"]) == 0
@@ -79,7 +80,7 @@ def test_leveldb_with_caffes_records(golden):
     assert not [p for p in golden.iterdir() if p.name.startswith(".")]
 
 
-def test_encoded_images_decode_to_what_caffe_stored(golden):
+def test_encoded_images_decode_to_what_caffe_stored(golden: Path) -> None:
     flags = ["--resize_height=32", "--resize_width=32", "--encoded=true", "--encode_type=png"]
     assert convert_imageset.main([*flags, "./", "list.txt", "mine"]) == 0
     mine, caffes = records("mine"), records("encoded_lmdb")
@@ -90,7 +91,7 @@ def test_encoded_images_decode_to_what_caffe_stored(golden):
         assert np.array_equal(datum_image(ours, ""), datum_image(theirs, ""))
 
 
-def test_encoded_files_stay_as_they_are(golden):
+def test_encoded_files_stay_as_they_are(golden: Path) -> None:
     assert convert_imageset.main(["--encoded", "./", "list.txt", "mine"]) == 0
     for key, record in records("mine").items():
         file = Path(key.decode()[9:])
@@ -102,7 +103,7 @@ def test_encoded_files_stay_as_they_are(golden):
     assert all(d.data[:2] == b"\xff\xd8" for d in datums)
 
 
-def test_shuffling_keeps_every_image(golden):
+def test_shuffling_keeps_every_image(golden: Path) -> None:
     assert convert_imageset.main(["--shuffle", "--nocheck_size", "./", "list.txt", "mine"]) == 0
     names = [key.decode()[9:] for key in records("mine")]
     listed = [line.split()[0] for line in Path("list.txt").read_text().splitlines()]
@@ -110,7 +111,9 @@ def test_shuffling_keeps_every_image(golden):
     assert [key[:9] for key in records("mine")] == [b"%08d_" % i for i in range(12)]
 
 
-def test_images_that_cannot_be_read(golden, capsys, caplog):
+def test_images_that_cannot_be_read(
+    golden: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     Path("images/01.jpg").write_bytes(Path("images/01.jpg").read_bytes()[:300])
     text = complaint(capsys, convert_imageset, "./", "list.txt", "mine")
     assert "./images/01.jpg: the image cannot be decoded" in text and "--policy=skip" in text
@@ -121,8 +124,8 @@ def test_images_that_cannot_be_read(golden, capsys, caplog):
     assert [key[:8] for key in records("mine")][:2] == [b"00000000", b"00000002"]
 
 
-def test_convert_imageset_errors(golden, capsys):
-    def says(*arguments):
+def test_convert_imageset_errors(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def says(*arguments: str) -> Any:
         return complaint(capsys, convert_imageset, *arguments)
 
     assert "required: ROOTFOLDER/" in says()
@@ -137,7 +140,7 @@ def test_convert_imageset_errors(golden, capsys):
     assert not Path("mine").exists()
 
 
-def test_keys_that_are_too_long_for_lmdb(golden, capsys):
+def test_keys_that_are_too_long_for_lmdb(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = "/".join(["x" * 100] * 5)
     os.makedirs(folder)
     shutil.copy("images/00.png", folder)
@@ -145,7 +148,7 @@ def test_keys_that_are_too_long_for_lmdb(golden, capsys):
     assert "LMDB takes 511" in complaint(capsys, convert_imageset, "./", "list.txt", "mine")
 
 
-def test_a_killed_converter_leaves_no_half_database(golden):
+def test_a_killed_converter_leaves_no_half_database(golden: Path) -> None:
     few = Path("list.txt").read_text()
     Path("list.txt").write_text(few * 2000)
     command = [sys.executable, "-m", "pycaffe_fire.cli.convert_imageset", "--threads=1"]
@@ -165,14 +168,14 @@ def test_a_killed_converter_leaves_no_half_database(golden):
 # compute_image_mean.
 
 
-def test_the_mean_that_caffe_wrote(golden, capsys):
+def test_the_mean_that_caffe_wrote(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert compute_image_mean.main(["--backend=lmdb", "raw_lmdb", "mine.binaryproto"]) == 0
     assert Path("mine.binaryproto").read_bytes() == Path("mean.binaryproto").read_bytes()
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "Number of channels: 3" and out[1].startswith("mean_value channel [0]: 124.88")
 
 
-def test_mean_errors(golden, capsys):
+def test_mean_errors(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
     images = [np.zeros((1, 2, 2), np.uint8), np.zeros((1, 2, 3), np.uint8)]
     with DatabaseWriter("mixed") as writer:
         for i, image in enumerate(images):
@@ -187,7 +190,7 @@ def test_mean_errors(golden, capsys):
 # MNIST and CIFAR.
 
 
-def write_mnist(count=7, zipped=False):
+def write_mnist(count: int = 7, zipped: bool = False) -> Any:
     pixels = np.random.default_rng(0).integers(0, 256, (count, 28, 28), dtype=np.uint8)
     labels = np.arange(count, dtype=np.uint8) % 10
     opener = gzip.open if zipped else open
@@ -199,7 +202,7 @@ def write_mnist(count=7, zipped=False):
 
 
 @pytest.mark.parametrize("zipped", [False, True])
-def test_mnist(tmp_path, monkeypatch, zipped):
+def test_mnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zipped: bool) -> None:
     monkeypatch.chdir(tmp_path)
     pixels, labels = write_mnist(zipped=zipped)
     assert convert_mnist_data.main(["--backend=lmdb", "images", "labels", "out"]) == 0
@@ -212,13 +215,15 @@ def test_mnist(tmp_path, monkeypatch, zipped):
         assert record == expected.SerializeToString()
 
 
-def test_mnist_errors(tmp_path, monkeypatch, capsys):
+def test_mnist_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     write_mnist()
     Path("short").write_bytes(Path("images").read_bytes()[:-5])
     Path("few").write_bytes(struct.pack(">II", 2049, 3) + b"abc")
 
-    def says(*arguments):
+    def says(*arguments: str) -> Any:
         return complaint(capsys, convert_mnist_data, *arguments, "out")
 
     assert "labels: is not an IDX file of MNIST images" in says("labels", "images")
@@ -228,7 +233,9 @@ def test_mnist_errors(tmp_path, monkeypatch, capsys):
     assert not Path("out").exists()
 
 
-def test_cifar(tmp_path, monkeypatch, capsys):
+def test_cifar(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     names = [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]
@@ -262,7 +269,7 @@ layer { name: "ip" type: "InnerProduct" bottom: "conv" top: "ip" inner_product_p
 
 
 @pytest.fixture
-def trained(golden):
+def trained(golden: Path) -> None:
     Path("net.prototxt").write_text(NET)
     net = caffe.Net("net.prototxt", caffe.TEST)
     net.save("net.caffemodel")
@@ -270,7 +277,7 @@ def trained(golden):
 
 
 @pytest.mark.parametrize("backend", ["lmdb", "leveldb"])
-def test_extract_features(trained, backend):
+def test_extract_features(trained: Any, backend: str) -> None:
     if backend == "leveldb":
         pytest.importorskip("plyvel")
     files = ["net.caffemodel", "net.prototxt"]
@@ -291,8 +298,8 @@ def test_extract_features(trained, backend):
     net.close()
 
 
-def test_extract_features_errors(trained, capsys):
-    def says(*arguments):
+def test_extract_features_errors(trained: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def says(*arguments: str) -> Any:
         return complaint(capsys, extract_features, "net.caffemodel", "net.prototxt", *arguments)
 
     assert 'no blob "conw" in net.prototxt (did you mean "conv"?)' in says("conw", "f", "1", "lmdb")
@@ -306,7 +313,7 @@ def test_extract_features_errors(trained, capsys):
 # fire_data.
 
 
-def test_check_counts_labels_and_shapes(golden, capsys):
+def test_check_counts_labels_and_shapes(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert fire_data.main(["check", "raw_lmdb", "--classes", "4"]) == 0
     out = capsys.readouterr().out
     assert "raw_lmdb: 12 records" in out and "3 x 32 x 32 uint8: 12" in out
@@ -315,7 +322,7 @@ def test_check_counts_labels_and_shapes(golden, capsys):
     assert fire_data.main(["check", "raw_leveldb"]) == 0
 
 
-def test_check_names_every_problem(tmp_path, capsys):
+def test_check_names_every_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     jpeg = (GOLDEN / "images" / "01.jpg").read_bytes()
     with DatabaseWriter(tmp_path / "db") as writer:
         writer.put(b"a", encode_datum(np.zeros((1, 2, 2), np.uint8), 5))
@@ -330,7 +337,7 @@ def test_check_names_every_problem(tmp_path, capsys):
         assert text in out
 
 
-def test_contact_sheet(golden, capsys):
+def test_contact_sheet(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert fire_data.main(["show", "encoded_lmdb", "--out", "page.png"]) == 0
     sheet = read_image("page.png")
     assert sheet.shape[0] == 3 and sheet.shape[2] > 10 * 96

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from pycaffe_fire.cli.fire_data import main
 
 
-def said(capsys, *arguments):
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     try:
         status = main(list(arguments))
     except SystemExit as stop:
@@ -18,11 +21,13 @@ def said(capsys, *arguments):
 
 
 @pytest.mark.parametrize("arguments", [[], ["digts", "x"], ["digits"], ["digits", "a", "--odd"]])
-def test_wrong_arguments(capsys, arguments):
+def test_wrong_arguments(capsys: pytest.CaptureFixture[str], arguments: Any) -> None:
     text = said(capsys, *arguments)
     assert text.startswith("fire_data: ") and text.endswith("see fire_data --help\n")
 
 
-def test_a_file_in_the_place_of_a_database(tmp_path, capsys):
+def test_a_file_in_the_place_of_a_database(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "digits_train_lmdb").write_text("not a database")
     assert "digits_train_lmdb: is a file" in said(capsys, "digits", str(tmp_path))

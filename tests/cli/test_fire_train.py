@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,21 +15,21 @@ from tests.cli.runs import add_dropout, make_run, write_solver
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     make_run(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def train(*arguments):
+def train(*arguments: str) -> Any:
     return main(["--solver", "solver.prototxt", *arguments])
 
 
-def weights(path):
+def weights(path: Path) -> Any:
     return {w.name: [b.tobytes() for b in w.blobs] for w in schema.read_weights(path) if w.blobs}
 
 
-def complaint(capsys, *arguments):
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     """What a command that must fail says last; it may log before."""
     try:
         status = main(list(arguments))
@@ -40,7 +42,7 @@ def complaint(capsys, *arguments):
     return text[start:].removeprefix("fire_train: ")
 
 
-def test_help_opens_with_commands_to_type(capsys):
+def test_help_opens_with_commands_to_type(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["--help"])
     text = capsys.readouterr().out
@@ -50,7 +52,9 @@ def test_help_opens_with_commands_to_type(capsys):
         assert flag in text.split("options:")[0]
 
 
-def test_a_run_prints_its_results_and_writes_its_snapshot(run, capsys):
+def test_a_run_prints_its_results_and_writes_its_snapshot(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert train() == 0
     found = capsys.readouterr()
     assert re.fullmatch(r"loss = [\d.]+\n", found.out)
@@ -60,25 +64,25 @@ def test_a_run_prints_its_results_and_writes_its_snapshot(run, capsys):
     assert (run / "snap_iter_20.solverstate").exists()
 
 
-def test_caffes_spellings_of_flags(run, capsys):
+def test_caffes_spellings_of_flags(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-solver=solver.prototxt", "-iterations", "3", "--stage=", "-level=0"]) == 0
     assert (run / "snap_iter_3.solverstate").exists()
 
 
-def test_without_a_prefix_snapshots_go_beside_the_solver(run):
+def test_without_a_prefix_snapshots_go_beside_the_solver(run: Path) -> None:
     write_solver(run, snapshot_prefix='""', name="other.prototxt")
     assert main(["--solver", "other.prototxt", "--iterations", "1"]) == 0
     assert (run / "other_iter_1.caffemodel").exists()
 
 
-def test_fine_tuning_starts_from_the_weights(run, capsys):
+def test_fine_tuning_starts_from_the_weights(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train("--weights", "init.caffemodel", "--iterations", "1") == 0
     # What Caffe's own run from these weights shows.
     assert "Iteration 0, loss" not in (log := capsys.readouterr().err)
     assert re.search(r"Iteration 0 \(.*\), loss = 1\.83031\n", log)
 
 
-def test_stages_choose_layers(run, capsys):
+def test_stages_choose_layers(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (run / "net.prototxt").read_text()
     layer = 'layer { name: "gone" type: "NoSuchType" bottom: "ip" include { stage: "odd" } }'
     (run / "net.prototxt").write_text(text + layer)
@@ -88,7 +92,9 @@ def test_stages_choose_layers(run, capsys):
     )
 
 
-def test_resuming_gives_the_bits_of_a_run_that_never_stopped(run, capsys):
+def test_resuming_gives_the_bits_of_a_run_that_never_stopped(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     add_dropout(run)
     write_solver(run, "snapshot: 7")  # no seed: the run draws one
     assert train() == 0
@@ -102,7 +108,9 @@ def test_resuming_gives_the_bits_of_a_run_that_never_stopped(run, capsys):
     assert len(seeds) == 2 and seeds[0] == seeds[1]
 
 
-def test_leaves_decide_the_bits_and_threads_do_not(run, capsys):
+def test_leaves_decide_the_bits_and_threads_do_not(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     add_dropout(run)
     write_solver(run, "random_seed: 5", "snapshot: 10")
     made = []
@@ -118,7 +126,7 @@ def test_leaves_decide_the_bits_and_threads_do_not(run, capsys):
     assert made[0] == made[1] == made[2] == made[3]
 
 
-def test_synthetic_data_needs_no_files(run, capsys):
+def test_synthetic_data_needs_no_files(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (run / "data.txt").unlink()
     assert train("--synthetic", "3,8,8", "--leaves", "2") == 0
     log = capsys.readouterr().err
@@ -127,14 +135,16 @@ def test_synthetic_data_needs_no_files(run, capsys):
     assert "Batch: 8 samples in all (2 leaves of 4)" in log
 
 
-def test_solver_mode_gpu_warns_and_trains_on_the_cpu(run, capsys):
+def test_solver_mode_gpu_warns_and_trains_on_the_cpu(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_solver(run, solver_mode="GPU")
     assert train("--gpu", "auto", "--iterations", "1") == 0
     warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith("W")]
     assert len(warnings) == 1 and "Running on the CPU: " in warnings[0]
 
 
-def test_debug_shows_the_traceback_too(run, capsys):
+def test_debug_shows_the_traceback_too(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--solver", "nowhere.prototxt", "--debug"]) == 1
     text = capsys.readouterr().err
     assert "Traceback" in text
@@ -174,7 +184,9 @@ FLAGS = {
 
 
 @pytest.mark.parametrize("arguments, text", FLAGS.values(), ids=FLAGS)
-def test_wrong_flags(run, capsys, arguments, text):
+def test_wrong_flags(
+    run: Path, capsys: pytest.CaptureFixture[str], arguments: Any, text: Any
+) -> None:
     said = complaint(capsys, *arguments)
     assert text in said
     assert said.count("\n") == 1
@@ -190,7 +202,9 @@ NETS = {
 
 
 @pytest.mark.parametrize("old, new, text", NETS.values(), ids=NETS)
-def test_mistakes_in_a_net_are_located(run, capsys, old, new, text):
+def test_mistakes_in_a_net_are_located(
+    run: Path, capsys: pytest.CaptureFixture[str], old: Any, new: Any, text: Any
+) -> None:
     net = (run / "net.prototxt").read_text()
     assert old in net
     (run / "net.prototxt").write_text(net.replace(old, new))
@@ -208,12 +222,14 @@ SOLVERS = {
 
 
 @pytest.mark.parametrize("changed, text", SOLVERS.values(), ids=SOLVERS)
-def test_mistakes_in_a_solver_are_located(run, capsys, changed, text):
+def test_mistakes_in_a_solver_are_located(
+    run: Path, capsys: pytest.CaptureFixture[str], changed: Any, text: Any
+) -> None:
     write_solver(run, **changed)
     assert text in complaint(capsys, "--solver", "solver.prototxt")
 
 
-def test_an_absent_database_is_explained(run, capsys):
+def test_an_absent_database_is_explained(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = """layer {{ name: "data" type: "Data" top: "data" top: "label" include {{ phase: {} }}
         data_param {{ source: "{}_lmdb" batch_size: 8 backend: LMDB }}
         transform_param {{ crop_size: 8 }} }}\n"""
@@ -238,20 +254,22 @@ IDLE = {
 
 
 @pytest.mark.parametrize("changed, text", IDLE.values(), ids=IDLE)
-def test_a_run_that_cannot_learn_warns(run, capsys, changed, text):
+def test_a_run_that_cannot_learn_warns(
+    run: Path, capsys: pytest.CaptureFixture[str], changed: Any, text: Any
+) -> None:
     write_solver(run, **changed)
     assert train() == 0
     assert text in capsys.readouterr().err
 
 
-def test_a_net_without_a_loss_warns(run, capsys):
+def test_a_net_without_a_loss_warns(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     net = (run / "net.prototxt").read_text()
     (run / "net.prototxt").write_text(net.replace('"SoftmaxWithLoss"', '"Accuracy"'))
     assert train("--iterations", "1") == 0
     assert "has no loss" in capsys.readouterr().err
 
 
-def test_every_command_tells_its_version(capsys):
+def test_every_command_tells_its_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["--version"])
     assert stop.value.code == 0

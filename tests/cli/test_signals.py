@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import signal
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,7 @@ ENDLESS = "10000000"
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     make_run(tmp_path)
     add_dropout(tmp_path)
     write_solver(tmp_path, "random_seed: 5", max_iter=ENDLESS, display="50", test_interval="1000")
@@ -24,11 +26,11 @@ def run(tmp_path, monkeypatch):
     return tmp_path
 
 
-def saved(log):
+def saved(log: Any) -> Any:
     return [int(n) for n in re.findall(r"snap_iter_(\d+)\.solverstate", log)]
 
 
-def test_hangup_takes_a_snapshot_and_interrupt_stops_with_one(run):
+def test_hangup_takes_a_snapshot_and_interrupt_stops_with_one(run: Path) -> None:
     command = Command(run, "--solver", "solver.prototxt")
     command.wait_for("Iteration 50,")
     command.send(signal.SIGHUP)
@@ -50,7 +52,7 @@ def test_hangup_takes_a_snapshot_and_interrupt_stops_with_one(run):
     assert [b.tobytes() for w in schema.read_weights(final) for b in w.blobs] == before
 
 
-def test_effects_can_be_changed_and_a_second_stop_is_abrupt(run):
+def test_effects_can_be_changed_and_a_second_stop_is_abrupt(run: Path) -> None:
     write_solver(run, "random_seed: 5", "snapshot_after_train: false", max_iter=ENDLESS,
                  display="200", test_interval="1000000", test_iter="10000000")  # fmt: skip
     # The test before the first iteration never ends, so that only a signal can end it.
@@ -66,7 +68,7 @@ def test_effects_can_be_changed_and_a_second_stop_is_abrupt(run):
     assert not saved(log)
 
 
-def test_a_second_interrupt_ends_a_run_at_once(run):
+def test_a_second_interrupt_ends_a_run_at_once(run: Path) -> None:
     # One iteration of this takes longer than the test: only the second signal can end it.
     write_solver(run, "random_seed: 5 iter_size: 100000000", max_iter=ENDLESS, test_interval="0")
     text = (run / "solver.prototxt").read_text().replace("test_iter: 2", "")

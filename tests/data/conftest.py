@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 
 
 @pytest.fixture
-def golden(tmp_path, monkeypatch):
+def golden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A copy of the golden data (opening LMDB makes a lock file), as working directory."""
     shutil.copytree(GOLDEN, tmp_path / "golden")
     monkeypatch.chdir(tmp_path / "golden")
@@ -24,7 +25,7 @@ def golden(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def small_lmdb(tmp_path):
+def small_lmdb(tmp_path: Path) -> Any:
     """20 records of 3 x 10 x 12, random bytes, labels 0 to 19."""
     images = np.random.default_rng(0).integers(0, 256, (20, 3, 10, 12), dtype=np.uint8)
     with DatabaseWriter(tmp_path / "small_lmdb") as writer:
@@ -34,6 +35,6 @@ def small_lmdb(tmp_path):
 
 
 @pytest.fixture
-def transform_param():
+def transform_param() -> Any:
     """Makes a TransformationParameter from keywords."""
     return schema.TransformationParameter

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -18,16 +20,16 @@ KEY = random.key(4, "augment")
 IMAGE = RNG.integers(0, 256, (3, 40, 60), dtype=np.uint8)
 
 
-def param(text):
+def param(text: str) -> Any:
     return schema.parse_text(text, schema.TransformationParameter(), "t")
 
 
-def augmented(text, samples=range(30), image=IMAGE):
+def augmented(text: str, samples: range = range(30), image: Any = IMAGE) -> Any:
     transformer = Transformer(param(text), True, KEY)
     return [transformer.augment(image, sample, "here") for sample in samples]
 
 
-def test_rectangular_crop():
+def test_rectangular_crop() -> None:
     transformer = Transformer(param("crop_h: 10 crop_w: 20"), False, KEY)
     assert transformer.output_shape((3, 40, 60), "here") == (3, 10, 20)
     out = np.empty((1, 3, 10, 20), np.float32)
@@ -41,7 +43,7 @@ def test_rectangular_crop():
     "mode, shape",
     [("WARP", (20, 20)), ("FIT_SMALL_SIZE", (20, 30)), ("FIT_LARGE_SIZE_AND_PAD", (20, 20))],
 )
-def test_resize_param(mode, shape):
+def test_resize_param(mode: str, shape: Any) -> None:
     text = f"resize_param {{ height: 20 width: 20 resize_mode: {mode} pad_value: 7 }}"
     (got,) = augmented(text, range(1))
     assert got.shape == (3, *shape)
@@ -52,7 +54,7 @@ def test_resize_param(mode, shape):
         assert (got[:, :3] == 7).all() and (got[:, 16:] == 7).all()
 
 
-def test_padding_by_neighbours():
+def test_padding_by_neighbours() -> None:
     text = "resize_param { height: 60 width: 60 resize_mode: FIT_LARGE_SIZE_AND_PAD pad_mode: %s }"
     (near,) = augmented(text % "REPEAT_NEAREST", range(1))
     assert (near[:, :10] == IMAGE[:, :1]).all()
@@ -60,14 +62,14 @@ def test_padding_by_neighbours():
     assert np.array_equal(mirrored[:, :10], IMAGE[:, 1:11][:, ::-1])
 
 
-def test_random_resize():
+def test_random_resize() -> None:
     text = "crop_size: 12 random_resize_param { min_size: 16 max_size: 24 resize_param {} }"
     sizes = [image.shape for image in augmented(text, range(60))]
     assert {height for _, height, _ in sizes} == set(range(16, 25))
     assert all(width == int(np.float32(1.5) * height) for _, height, width in sizes)
 
 
-def test_random_aspect():
+def test_random_aspect() -> None:
     text = """crop_size: 12 random_aspect_ratio_param {
         min_area_ratio: 0.1 max_area_ratio: 0.5 aspect_ratio_change: 0.75 resize_param {} }"""
     images = augmented(text, range(40))
@@ -75,7 +77,7 @@ def test_random_aspect():
     assert len({image.tobytes() for image in images}) > 30
 
 
-def test_nvidias_resize_and_stretch():
+def test_nvidias_resize_and_stretch() -> None:
     text = "crop_size: 16 img_rand_resize_lower: 20 img_rand_resize_upper: 30 "
     images = augmented(text, range(60))
     assert {min(image.shape[1:]) for image in images} == set(range(20, 31))
@@ -92,7 +94,7 @@ def test_nvidias_resize_and_stretch():
     assert all(image.shape == (3, 80, 60) for image in tall)
 
 
-def test_expansion_keeps_the_image():
+def test_expansion_keeps_the_image() -> None:
     for image in augmented("mean_value: 9 expand_param { prob: 1 max_expand_ratio: 3 }"):
         assert image.shape[1] >= 40 and image.shape[2] >= 60
         places = np.flatnonzero((image != 9).any(axis=(0, 2)))
@@ -101,7 +103,7 @@ def test_expansion_keeps_the_image():
         assert np.array_equal(image[:, top : top + 40, left : left + 60], IMAGE)
 
 
-def test_distortion():
+def test_distortion() -> None:
     fields = "brightness_prob: {p} brightness_delta: 30 contrast_prob: {p} contrast_lower: 0.5 "
     fields += "contrast_upper: 1.5 hue_prob: {p} hue_delta: 18 saturation_prob: {p} "
     fields += "saturation_lower: 0.5 saturation_upper: 1.5 random_order_prob: {p}"
@@ -113,7 +115,7 @@ def test_distortion():
     assert all(image.shape == (1, 40, 60) for image in gray)
 
 
-def test_colours_against_opencv():
+def test_colours_against_opencv() -> None:
     cv2 = pytest.importorskip("cv2")
     pixels = np.ascontiguousarray(IMAGE.transpose(1, 2, 0))
     hsv = cv2.cvtColor(pixels, cv2.COLOR_BGR2HSV)
@@ -123,19 +125,19 @@ def test_colours_against_opencv():
     assert np.abs(colour._to_bgr(*got).astype(int) - back).max() <= 1
 
 
-def test_colours_of_known_pixels():
+def test_colours_of_known_pixels() -> None:
     red = np.array([0, 0, 200], np.uint8).reshape(3, 1, 1)
     assert colour.adjust_hue(red, 60.0).ravel().tolist() == [0, 200, 0]  # a third of the circle
     assert colour.adjust_saturation(red, 0.0).ravel().tolist() == [200, 200, 200]
     assert colour.linear(red, 1.0, 100.0).ravel().tolist() == [100, 100, 255]
 
 
-def test_channels_the_other_way_round():
+def test_channels_the_other_way_round() -> None:
     (got,) = augmented("bgr2rgb: true", range(1))
     assert np.array_equal(got, IMAGE[::-1])
 
 
-def test_choices_belong_to_the_sample():
+def test_choices_belong_to_the_sample() -> None:
     text = "crop_size: 12 random_resize_param { min_size: 16 max_size: 24 resize_param {} }"
     assert all(
         np.array_equal(a, b)
@@ -146,10 +148,10 @@ def test_choices_belong_to_the_sample():
     assert set(numbers) == set(range(10))
 
 
-def test_random_seed_of_the_layer():
+def test_random_seed_of_the_layer() -> None:
     image = RNG.integers(0, 256, (1, 30, 30), dtype=np.uint8)
 
-    def crop(text, key):
+    def crop(text: str, key: Any) -> Any:
         out = np.empty((1, 1, 4, 4), np.float32)
         Transformer(param("crop_size: 4 " + text), True, key)([image], range(9, 10), out)
         return out.tobytes()
@@ -181,7 +183,7 @@ def test_random_seed_of_the_layer():
         ),
     ],
 )
-def test_what_is_refused(text, message):
+def test_what_is_refused(text: str, message: str) -> None:
     options = param(text)
     crop = (options.crop_size, options.crop_size) if options.crop_size else None
     with pytest.raises(DataError, match=message):
@@ -191,6 +193,6 @@ def test_what_is_refused(text, message):
             Augmenter(options, crop, KEY, "transform_param")
 
 
-def test_floats_cannot_be_resized():
+def test_floats_cannot_be_resized() -> None:
     with pytest.raises(DataError, match="here: .*needs 8-bit images"):
         augmented("resize_param { height: 3 width: 3 }", range(1), IMAGE.astype(np.float32))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,10 +16,10 @@ from pycaffe_fire.data.source import DatabaseSource
 from pycaffe_fire.data.transformer import Transformer
 
 
-def test_values_are_read_once_until_the_cache_is_full(caplog):
+def test_values_are_read_once_until_the_cache_is_full(caplog: pytest.LogCaptureFixture) -> None:
     reads = []
 
-    def read(key):
+    def read(key: Any) -> Any:
         reads.append(key)
         return bytes(10)
 
@@ -32,7 +33,7 @@ def test_values_are_read_once_until_the_cache_is_full(caplog):
     assert "some.db: the cache is full with 2 records" in caplog.text
 
 
-def test_the_limit_is_half_of_the_free_memory(monkeypatch):
+def test_the_limit_is_half_of_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "free_bytes", lambda: 40)
     cache = Cache("some.db")
     for key in range(5):
@@ -41,7 +42,9 @@ def test_the_limit_is_half_of_the_free_memory(monkeypatch):
 
 
 @pytest.mark.parametrize("crop", [0, 6])
-def test_a_database_is_read_once(small_lmdb, transform_param, monkeypatch, crop):
+def test_a_database_is_read_once(
+    small_lmdb: str, transform_param: Any, monkeypatch: pytest.MonkeyPatch, crop: int
+) -> None:
     path, _ = small_lmdb
     reads = []
     real = Database.record

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -22,7 +25,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_caffes_batches(golden, case):
+def test_caffes_batches(golden: Path, case: Any) -> None:
     if case == "leveldb":
         pytest.importorskip("plyvel")
     expected = np.load(golden / f"{case}.npz")
@@ -40,7 +43,9 @@ def test_caffes_batches(golden, case):
 
 
 @pytest.mark.parametrize("order", [SequentialOrder(3), ShuffledOrder(9)])
-def test_the_same_for_any_threads_and_leaves(small_lmdb, transform_param, order):
+def test_the_same_for_any_threads_and_leaves(
+    small_lmdb: str, transform_param: Any, order: Any
+) -> None:
     path, _ = small_lmdb
     param = transform_param(crop_size=6, mirror=True)
     source = DatabaseSource(path, "LMDB", Transformer(param, True, random.key(1, "d")), order)
@@ -58,7 +63,7 @@ def test_the_same_for_any_threads_and_leaves(small_lmdb, transform_param, order)
                 assert np.array_equal(batch.label, label[samples.start : samples.stop])
 
 
-def test_records_and_labels(small_lmdb, transform_param):
+def test_records_and_labels(small_lmdb: str, transform_param: Any) -> None:
     path, images = small_lmdb
     source = DatabaseSource(
         path, "LMDB", Transformer(transform_param(), True, 0), SequentialOrder(offset=18)
@@ -70,14 +75,14 @@ def test_records_and_labels(small_lmdb, transform_param):
     assert np.array_equal(data, images[[18, 19, 0, 1]])
 
 
-def make(path, records):
+def make(path: Path, records: Any) -> Any:
     with DatabaseWriter(path) as writer:
         for i, record in enumerate(records):
             writer.put(b"key%d" % i, record)
     return path
 
 
-def test_bad_records_are_named(tmp_path, transform_param):
+def test_bad_records_are_named(tmp_path: Path, transform_param: Any) -> None:
     good = encode_datum(np.zeros((1, 4, 4), np.uint8), 0)
     other = encode_datum(np.zeros((1, 4, 5), np.uint8), 0)
     plain = Transformer(transform_param(), False, 0)
@@ -99,7 +104,9 @@ def test_bad_records_are_named(tmp_path, transform_param):
         )
 
 
-def test_labels_of_any_size(tmp_path, transform_param, monkeypatch):
+def test_labels_of_any_size(
+    tmp_path: Path, transform_param: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     labels = [-5, 0, 127, 128, 70_000, 2**31 - 1]
     path = make(tmp_path / "a", [encode_datum(np.zeros((1, 4, 4), np.uint8), n) for n in labels])
     plain = Transformer(transform_param(), False, 0)
@@ -111,7 +118,7 @@ def test_labels_of_any_size(tmp_path, transform_param, monkeypatch):
         monkeypatch.setattr("pycaffe_fire.backend.compiled.numba", None)
 
 
-def test_the_fast_reader_agrees_with_the_general_one():
+def test_the_fast_reader_agrees_with_the_general_one() -> None:
     pytest.importorskip("numba")
     from pycaffe_fire.data.kernels import find_pixels
 

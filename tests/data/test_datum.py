@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ RNG = np.random.default_rng(1)
 
 
 @pytest.mark.parametrize("label", [0, 7, 300, 2**31 - 1, -5])
-def test_bytes_agree_with_protobuf(label):
+def test_bytes_agree_with_protobuf(label: int) -> None:
     image = RNG.integers(0, 256, (3, 5, 7), dtype=np.uint8)
     message = schema.Datum(
         channels=3, height=5, width=7, label=label, data=image.tobytes(), encoded=False
@@ -30,7 +31,7 @@ def test_bytes_agree_with_protobuf(label):
     assert (back.channels, back.height, back.width) == (3, 5, 7)
 
 
-def test_floats_agree_with_protobuf():
+def test_floats_agree_with_protobuf() -> None:
     image = RNG.standard_normal((2, 3, 4)).astype(np.float32)
     message = schema.Datum(channels=2, height=3, width=4, float_data=image.ravel().tolist())
     unpacked = message.SerializeToString()
@@ -44,7 +45,7 @@ def test_floats_agree_with_protobuf():
     )
 
 
-def test_unknown_fields_are_skipped():
+def test_unknown_fields_are_skipped() -> None:
     record = encode_datum(np.zeros((1, 1, 1), np.uint8), 3)
     extra = (
         bytes([15 << 3 | 1])
@@ -56,7 +57,7 @@ def test_unknown_fields_are_skipped():
     assert parse_datum(extra + record, "db").label == 3
 
 
-def test_every_truncation_is_noticed():
+def test_every_truncation_is_noticed() -> None:
     whole = encode_datum(RNG.integers(0, 256, (1, 20, 20), dtype=np.uint8), 200)
     assert len(datum_image(parse_datum(whole, "k"), "k")) == 1
     for cut in range(len(whole) - 3):  # without the label it is whole again
@@ -65,18 +66,18 @@ def test_every_truncation_is_noticed():
 
 
 @pytest.mark.parametrize("record", [b"\xff" * 20, b"\x0b\x01", b"\x0d\x01", b"\x35\x01\x02"])
-def test_garbage_is_refused(record):
+def test_garbage_is_refused(record: Any) -> None:
     with pytest.raises(DataError, match="db, record 'a': is not a Datum"):
         parse_datum(record, "db, record 'a'")
 
 
-def encode(pixels, kind, mode=None):
+def encode(pixels: Any, kind: str, mode: Any = None) -> Any:
     out = io.BytesIO()
     Image.fromarray(pixels, mode).save(out, kind)
     return out.getvalue()
 
 
-def test_images_are_bgr():
+def test_images_are_bgr() -> None:
     rgb = RNG.integers(0, 256, (6, 5, 3), dtype=np.uint8)
     data = encode(rgb, "PNG")
     assert np.array_equal(decode_image(data, "p"), rgb[:, :, ::-1].transpose(2, 0, 1))
@@ -90,7 +91,7 @@ def test_images_are_bgr():
     assert decode_image(encode(rgba, "PNG"), "p", force_color=True).shape == (3, 4, 5)
 
 
-def test_gray_images():
+def test_gray_images() -> None:
     gray = RNG.integers(0, 256, (6, 5), dtype=np.uint8)
     data = encode(gray, "PNG")
     assert np.array_equal(decode_image(data, "p")[0], gray)
@@ -99,7 +100,7 @@ def test_gray_images():
     assert decode_image(encode(gray, "JPEG"), "p").shape == (1, 6, 5)
 
 
-def test_bad_images():
+def test_bad_images() -> None:
     data = encode(RNG.integers(0, 256, (64, 64, 3), dtype=np.uint8), "JPEG")
     for bad in (data[: len(data) // 2], b"", b"nonsense"):
         with pytest.raises(DataError, match="record 'k': the image cannot be decoded"):
@@ -109,7 +110,7 @@ def test_bad_images():
         decode_image(deep, "k")
 
 
-def test_sixteen_bits_keep_the_upper_eight_where_the_kind_is_forced():
+def test_sixteen_bits_keep_the_upper_eight_where_the_kind_is_forced() -> None:
     """As cv::imread does; a record whose kind is not forced stays deep, which Caffe refuses."""
     pixels = RNG.integers(0, 1 << 16, (4, 5), dtype=np.uint16)
     data = encode(pixels, "PNG")
@@ -117,7 +118,7 @@ def test_sixteen_bits_keep_the_upper_eight_where_the_kind_is_forced():
     assert np.array_equal(decode_image(data, "k", force_color=True), [pixels >> 8] * 3)
 
 
-def test_sizes_that_lie():
+def test_sizes_that_lie() -> None:
     message = schema.Datum(channels=3, height=5, width=7, data=b"short")
     with pytest.raises(DataError, match=r"says \(3, 5, 7\) = 105 values but holds 5"):
         datum_image(parse_datum(message.SerializeToString(), "k"), "k")

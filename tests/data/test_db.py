@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import lmdb
 import pytest
@@ -22,21 +24,21 @@ from pycaffe_fire.data.writer import DatabaseWriter
 from pycaffe_fire.errors import DataError
 
 
-def write(path, count, size=10):
+def write(path: Path, count: int, size: int = 10) -> Any:
     with DatabaseWriter(path) as writer:
         for i in range(count):
             writer.put(b"%08d" % i, bytes([i % 251]) * size)
     return path
 
 
-def test_caffes_database(golden):
+def test_caffes_database(golden: Path) -> None:
     db = open_database("raw_lmdb")
     assert len(db) == 12
     assert [db.key(i)[:8] for i in range(12)] == [b"%08d" % i for i in range(12)]
     assert len(db.record(11)) == 3085
 
 
-def test_round_trip_and_lazy_index(tmp_path, monkeypatch):
+def test_round_trip_and_lazy_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(db_module, "_WALK", 7)
     db = open_database(write(tmp_path / "x", 50))
     assert bytes(db.record(3)) == bytes([3]) * 10
@@ -46,13 +48,13 @@ def test_round_trip_and_lazy_index(tmp_path, monkeypatch):
         db.key(50)
 
 
-def test_threads_share_one_database(tmp_path):
+def test_threads_share_one_database(tmp_path: Path) -> None:
     path = write(tmp_path / "x", 300)
     db = open_database(path)
     assert open_database(str(path) + "/../x") is db
     wrong = []
 
-    def read():
+    def read() -> None:
         wrong.extend(i for i in range(300) if bytes(db.record(i)) != bytes([i % 251]) * 10)
 
     threads = [threading.Thread(target=read) for _ in range(8)]
@@ -63,10 +65,10 @@ def test_threads_share_one_database(tmp_path):
     assert not wrong
 
 
-def test_more_threads_than_reader_slots(tmp_path):
+def test_more_threads_than_reader_slots(tmp_path: Path) -> None:
     db = open_database(write(tmp_path / "x", 10))
 
-    def full(**options):
+    def full(**options: Any) -> None:
         raise lmdb.ReadersFullError("MDB_READERS_FULL")
 
     real, db._env = db._env, SimpleNamespace(begin=full)
@@ -78,7 +80,7 @@ def test_more_threads_than_reader_slots(tmp_path):
     assert results == [bytes([5]) * 10]
 
 
-def damaged(path, rng):
+def damaged(path: Path, rng: Any) -> None:
     """Some bytes of some pages of a database's tree overwritten, its meta pages left alone."""
     file = path / "data.mdb"
     content = bytearray(file.read_bytes())
@@ -102,7 +104,7 @@ except DataError as error:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_damaged_trees_are_one_sentence(tmp_path, seed):
+def test_damaged_trees_are_one_sentence(tmp_path: Path, seed: Any) -> None:
     """Errors of the library, and signals where it trusts what it reads, name the database."""
     path = write(tmp_path / "x", 400, size=3000 if seed % 2 else 40)
     damaged(path, random.Random(seed))
@@ -114,7 +116,7 @@ def test_damaged_trees_are_one_sentence(tmp_path, seed):
     assert not done.stdout or str(path) in done.stdout
 
 
-def test_errors_of_the_library_name_file_and_key(tmp_path):
+def test_errors_of_the_library_name_file_and_key(tmp_path: Path) -> None:
     path = write(tmp_path / "x", 400, size=3000)
     db = open_database(path)
     key = db.key(300)
@@ -126,7 +128,7 @@ def test_errors_of_the_library_name_file_and_key(tmp_path):
         db.record(300)
 
 
-def test_a_database_that_is_cut_short_while_it_is_read(tmp_path):
+def test_a_database_that_is_cut_short_while_it_is_read(tmp_path: Path) -> None:
     path = write(tmp_path / "x", 400, size=3000)
     db = open_database(path)
     assert len(db.record(399)) == 3000
@@ -135,7 +137,7 @@ def test_a_database_that_is_cut_short_while_it_is_read(tmp_path):
         db.record(399)
 
 
-def test_last_words_where_only_a_signal_comes(tmp_path):
+def test_last_words_where_only_a_signal_comes(tmp_path: Path) -> None:
     path = write(tmp_path / "x", 400, size=3000)
     program = (
         "import os, sys\n"
@@ -151,7 +153,7 @@ def test_last_words_where_only_a_signal_comes(tmp_path):
     assert f"{path}/data.mdb: was cut short while it was read (SIGBUS)" in done.stderr
 
 
-def test_a_count_that_lies(tmp_path):
+def test_a_count_that_lies(tmp_path: Path) -> None:
     path = write(tmp_path / "x", 20)
     content = bytearray((path / "data.mdb").read_bytes())
     for page in (0, 4096):  # entries of the main tree, in both meta pages
@@ -162,11 +164,13 @@ def test_a_count_that_lies(tmp_path):
         open_database(path)
 
 
-def die(*arguments):
+def die(*arguments: str) -> None:
     os.abort()
 
 
-def test_a_survey_outlives_the_reading_process(tmp_path, monkeypatch):
+def test_a_survey_outlives_the_reading_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write(tmp_path / "x", 20, size=3000)
     content = bytearray((path / "data.mdb").read_bytes())
     for page in range(2, len(content) // 4096):
@@ -179,11 +183,11 @@ def test_a_survey_outlives_the_reading_process(tmp_path, monkeypatch):
         check(str(path))
 
 
-def test_where_no_lock_file_can_be_made(tmp_path, monkeypatch):
+def test_where_no_lock_file_can_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "x", 4)
     real = lmdb.open
 
-    def refuse_locks(*args, **options):
+    def refuse_locks(*args: Any, **options: Any) -> Any:
         if options.get("lock", True):
             raise lmdb.ReadonlyError("Permission denied")
         return real(*args, **options)
@@ -197,51 +201,51 @@ def test_where_no_lock_file_can_be_made(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not bind root")
-def test_read_only_folder(tmp_path):
+def test_read_only_folder(tmp_path: Path) -> None:
     path = write(tmp_path / "x", 4)
     path.chmod(0o555)
     assert len(open_database(path)) == 4
     path.chmod(0o755)
 
 
-def bad_missing(path):
+def bad_missing(path: Path) -> str:
     return "no such database"
 
 
-def bad_file(path):
+def bad_file(path: Path) -> str:
     path.write_bytes(b"hello")
     return "is a file"
 
 
-def bad_folder(path):
+def bad_folder(path: Path) -> str:
     path.mkdir()
     return "has no data.mdb"
 
 
-def bad_garbage(path):
+def bad_garbage(path: Path) -> str:
     path.mkdir()
     (path / "data.mdb").write_bytes(b"garbage " * 4096)
     return "not an LMDB file"
 
 
-def bad_zero_bytes(path):
+def bad_zero_bytes(path: Path) -> str:
     path.mkdir()
     (path / "data.mdb").write_bytes(b"")
     return "data.mdb is empty"
 
 
-def bad_empty(path):
+def bad_empty(path: Path) -> str:
     write(path, 0)
     return "holds no records"
 
 
-def bad_truncated(path):
+def bad_truncated(path: Path) -> str:
     write(path, 100, size=5000)
     os.truncate(path / "data.mdb", 300_000)
     return "truncated"
 
 
-def bad_other_kind(path):
+def bad_other_kind(path: Path) -> str:
     path.mkdir()
     (path / "CURRENT").write_text("MANIFEST-1\n")
     return "set backend: LEVELDB"
@@ -254,7 +258,7 @@ def bad_other_kind(path):
         bad_other_kind,
     ],
 )  # fmt: skip
-def test_bad_databases(tmp_path, make):
+def test_bad_databases(tmp_path: Path, make: Any) -> None:
     path = tmp_path / "bad_lmdb"
     text = make(path)
     with pytest.raises(DataError, match=text) as caught:
@@ -262,12 +266,12 @@ def test_bad_databases(tmp_path, make):
     assert str(path) in str(caught.value)
 
 
-def test_unknown_backend(tmp_path):
+def test_unknown_backend(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="known: lmdb, leveldb"):
         open_database(tmp_path, "SQLITE")
 
 
-def test_leveldb(golden):
+def test_leveldb(golden: Path) -> None:
     pytest.importorskip("plyvel")
     before = sorted(os.listdir("raw_leveldb"))
     level, flat = open_database("raw_leveldb", "LEVELDB"), open_database("raw_lmdb")
@@ -290,7 +294,7 @@ def test_leveldb(golden):
         ("CURRENT", 0, "CURRENT file does not end with newline"),
     ],
 )
-def test_damaged_leveldb(golden, file, size, message):
+def test_damaged_leveldb(golden: Path, file: str, size: Any, message: str) -> None:
     pytest.importorskip("plyvel")
     path = golden / "raw_leveldb" / file
     path.unlink() if size is None else path.write_bytes(path.read_bytes()[:size])
@@ -298,7 +302,7 @@ def test_damaged_leveldb(golden, file, size, message):
         open_database("raw_leveldb", "LEVELDB")
 
 
-def test_damaged_leveldb_record(golden):
+def test_damaged_leveldb_record(golden: Path) -> None:
     pytest.importorskip("plyvel")
     path = golden / "raw_leveldb" / "000005.ldb"
     content = bytearray(path.read_bytes())
@@ -309,32 +313,32 @@ def test_damaged_leveldb_record(golden):
         database.record(0)
 
 
-def test_leveldb_without_plyvel(golden, monkeypatch):
+def test_leveldb_without_plyvel(golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "plyvel", None)
     with pytest.raises(DataError, match="pycaffe_fire.leveldb."):
         open_database("raw_leveldb", "LEVELDB")
 
 
-def test_map_grows(tmp_path, monkeypatch):
+def test_map_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pycaffe_fire.data.writer._COMMIT_BYTES", 1 << 16)
     db = open_database(write(tmp_path / "x", 200, size=9000))
     assert len(db) == 200 and bytes(db.record(199)) == bytes([199]) * 9000
 
 
-def test_writer_refuses_what_exists(tmp_path):
+def test_writer_refuses_what_exists(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     with pytest.raises(DataError, match="exists already"), DatabaseWriter(tmp_path / "x"):
         pass
 
 
-def test_failed_writer_leaves_nothing(tmp_path):
+def test_failed_writer_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(KeyError), DatabaseWriter(tmp_path / "x") as writer:
         writer.put(b"a", b"b")
         raise KeyError
     assert os.listdir(tmp_path) == []
 
 
-def test_killed_writer_leaves_no_database(tmp_path):
+def test_killed_writer_leaves_no_database(tmp_path: Path) -> None:
     program = (
         "import sys, time\n"
         "from pycaffe_fire.data.writer import DatabaseWriter\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from pycaffe_fire.data.db import open_database
 from pycaffe_fire.data.writer import DatabaseWriter
 
 
-def test_always_the_same_images():
+def test_always_the_same_images() -> None:
     images, labels = digits.render("train", 0, 64)
     found = hashlib.sha256(images.tobytes() + labels.astype(np.uint8).tobytes()).hexdigest()
     assert found == "37aa20d8015e6d39256ae7a2d3e46b82b74cfd6b335026e2eacfb2d7875c6a0a"
@@ -22,7 +23,7 @@ def test_always_the_same_images():
     assert np.array_equal(part, images[60:]) and np.array_equal(part_labels, labels[60:])
 
 
-def test_numpy_draws_the_same(monkeypatch):
+def test_numpy_draws_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = digits.render("test", 5, 8)
     monkeypatch.setattr("pycaffe_fire.backend.compiled.numba", None)
     assert all(
@@ -30,14 +31,16 @@ def test_numpy_draws_the_same(monkeypatch):
     )
 
 
-def test_classes_are_balanced_and_splits_differ():
+def test_classes_are_balanced_and_splits_differ() -> None:
     images, labels = digits.render("train", 0, 2000)
     assert images.shape == (2000, 28, 28) and images.dtype == np.uint8
     assert np.bincount(labels, minlength=10).min() > 150
     assert not np.array_equal(images[:10], digits.render("test", 0, 10)[0])
 
 
-def test_command(tmp_path, monkeypatch, capsys):
+def test_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(digits, "SPLITS", {"train": 30, "test": 20})
     monkeypatch.setattr(digits, "_CHUNK", 8)
     assert fire_data.main(["digits", str(tmp_path / "out")]) == 0
@@ -50,7 +53,9 @@ def test_command(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.count("left alone") == 2
 
 
-def test_command_reports_in_one_sentence(tmp_path, capsys):
+def test_command_reports_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with DatabaseWriter(tmp_path / "digits_train_lmdb") as writer:
         writer.put(b"a", b"b")
     assert fire_data.main(["digits", str(tmp_path)]) == 1
@@ -61,7 +66,7 @@ def test_command_reports_in_one_sentence(tmp_path, capsys):
     assert "cannot be written: File exists; check folder" in capsys.readouterr().err
 
 
-def test_help_shows_the_command(capsys):
+def test_help_shows_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         fire_data.main(["--help"])
     assert "fire_data digits data" in capsys.readouterr().out.splitlines()[1]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import h5py
 import numpy as np
 import pytest
@@ -12,7 +15,7 @@ from pycaffe_fire.data.order import leaf_schedule
 from pycaffe_fire.errors import DataError
 
 
-def make(folder, counts, **replace):
+def make(folder: Path, counts: Any, **replace: Any) -> Any:
     names, at = [], 0
     for i, count in enumerate(counts):
         names.append(str(folder / f"part{i}.h5"))
@@ -29,7 +32,7 @@ def make(folder, counts, **replace):
     return folder / "list.txt"
 
 
-def test_rows_over_files_and_wrapping(tmp_path):
+def test_rows_over_files_and_wrapping(tmp_path: Path) -> None:
     source = HDF5Source(make(tmp_path, [3, 1, 5]), ["data", "label"])
     assert source.shapes == [(3,), ()] and len(source) == 9
     data, label = np.empty((20, 3), np.float32), np.empty(20, np.float32)
@@ -38,14 +41,14 @@ def test_rows_over_files_and_wrapping(tmp_path):
     assert np.array_equal(data[:, 2], label * 100)
 
 
-def test_through_the_loader(tmp_path):
+def test_through_the_loader(tmp_path: Path) -> None:
     source = HDF5Source(make(tmp_path, [3, 4]), ["label", "data"])
     with Loader(source, leaf_schedule(4, 2, [1]), 2, threads=3) as loader:
         got = [g for _ in range(10) for g in loader.next().data.tolist()]
     assert got == [g % 7 for p in range(10) for g in (4 * p + 2, 4 * p + 3)]
 
 
-def test_bad_lists_and_files(tmp_path):
+def test_bad_lists_and_files(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere\.txt: the list"):
         HDF5Source(tmp_path / "nowhere.txt", ["data"])
     (tmp_path / "empty.txt").write_text("\n")
@@ -76,11 +79,11 @@ def test_bad_lists_and_files(tmp_path):
         ),
     ],
 )
-def test_datasets_that_do_not_fit(tmp_path, replace, text):
+def test_datasets_that_do_not_fit(tmp_path: Path, replace: Any, text: str) -> None:
     with pytest.raises(DataError, match=text):
         HDF5Source(make(tmp_path, [3, 4], **replace), ["data", "label"])
 
 
-def test_no_rows(tmp_path):
+def test_no_rows(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="hold no rows"):
         HDF5Source(make(tmp_path, [0]), ["data", "label"])

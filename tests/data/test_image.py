@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import threading
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,19 +18,19 @@ from pycaffe_fire.errors import DataError
 RNG = np.random.default_rng(11)
 
 
-def photo(height=24, width=40):
+def photo(height: int = 24, width: int = 40) -> Any:
     patches = RNG.integers(0, 256, (4, 5, 3), dtype=np.uint8)
     return Image.fromarray(patches).resize((width, height), Image.Resampling.BICUBIC)
 
 
-def encode(image, kind, **options):
+def encode(image: Any, kind: str, **options: Any) -> Any:
     out = io.BytesIO()
     image.save(out, kind, **options)
     return out.getvalue()
 
 
 @pytest.mark.parametrize("options", [{}, {"progressive": True}, {"subsampling": 0}])
-def test_jpeg_both_ways(monkeypatch, options):
+def test_jpeg_both_ways(monkeypatch: pytest.MonkeyPatch, options: Any) -> None:
     data = encode(photo(), "JPEG", quality=90, **options)
     expected = np.asarray(Image.open(io.BytesIO(data)))[:, :, ::-1].transpose(2, 0, 1)
     assert np.array_equal(image._decode_jpeg(data, reuse=False), expected)
@@ -43,7 +45,7 @@ def test_jpeg_both_ways(monkeypatch, options):
     assert np.array_equal(decode_image(data, "p", reuse=True), expected)
 
 
-def test_one_canvas_per_thread_and_size():
+def test_one_canvas_per_thread_and_size() -> None:
     files = [encode(photo(*size), "JPEG") for size in ((24, 40), (24, 40), (16, 16))]
     expected = [decode_image(data, "p") for data in files]
     for _ in range(2):
@@ -59,14 +61,14 @@ def test_one_canvas_per_thread_and_size():
     assert np.array_equal(other[0], expected[0]) and np.array_equal(first, expected[1])
 
 
-def test_pixels_outlive_the_image():
+def test_pixels_outlive_the_image() -> None:
     data = encode(photo(64, 64), "PNG")
     views = [decode_image(data, "p") for _ in range(20)]
     expected = np.asarray(Image.open(io.BytesIO(data)))[:, :, ::-1].transpose(2, 0, 1)
     assert all(np.array_equal(view, expected) for view in views)
 
 
-def test_jpegs_of_other_kinds():
+def test_jpegs_of_other_kinds() -> None:
     gray = encode(photo().convert("L"), "JPEG")
     assert decode_image(gray, "p").shape == (1, 24, 40)
     assert decode_image(gray, "p", force_color=True).shape == (3, 24, 40)
@@ -78,21 +80,21 @@ def test_jpegs_of_other_kinds():
         assert np.array_equal(decode_image(color, "p", force_gray=True)[0], np.asarray(image))
 
 
-def test_truncated_jpeg():
+def test_truncated_jpeg() -> None:
     data = encode(photo(), "JPEG")
     for cut in (3, 50, len(data) // 2):
         with pytest.raises(DataError, match="db, record 'k': the image cannot be decoded"):
             decode_image(data[:cut], "db, record 'k'")
 
 
-def test_gray_of_a_png_is_libpngs(tmp_path):
+def test_gray_of_a_png_is_libpngs(tmp_path: Path) -> None:
     photo().save(tmp_path / "a.png")
     red, green, blue = np.asarray(Image.open(tmp_path / "a.png")).astype(int).transpose(2, 0, 1)
     got = read_image(str(tmp_path / "a.png"), color=False)
     assert np.array_equal(got[0], (9797 * red + 19234 * green + 3737 * blue) >> 15)
 
 
-def test_exif_turns_files_but_not_records(tmp_path):
+def test_exif_turns_files_but_not_records(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # turn right
     data = encode(photo(), "JPEG", exif=exif)
@@ -101,7 +103,7 @@ def test_exif_turns_files_but_not_records(tmp_path):
     assert decode_image(data, "p").shape == (3, 24, 40)
 
 
-def test_encoding():
+def test_encoding() -> None:
     image = decode_image(encode(photo(), "PNG"), "p")
     assert np.array_equal(decode_image(encode_image(image, "png", "p"), "p"), image)
     gray = image[:1]
@@ -111,7 +113,7 @@ def test_encoding():
         encode_image(image, "gif3", "p")
 
 
-def test_files_that_are_not_there_or_no_images(tmp_path):
+def test_files_that_are_not_there_or_no_images(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no.png: the image cannot be read: No such file"):
         read_image(str(tmp_path / "no.png"))
     (tmp_path / "bad.png").write_bytes(b"hello")

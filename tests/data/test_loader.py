@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,12 +23,12 @@ class Numbers:
 
     shapes = [(2,), ()]
 
-    def __init__(self, delay=None, fail_at=None):
+    def __init__(self, delay: Any = None, fail_at: Any = None) -> None:
         self.delay = delay
         self.fail_at = fail_at
         self.filled = []
 
-    def fill(self, samples, data, label):
+    def fill(self, samples: range, data: Any, label: Any) -> None:
         if self.delay:
             time.sleep(self.delay(samples.start))
         if self.fail_at is not None and samples.start >= self.fail_at:
@@ -37,11 +38,11 @@ class Numbers:
         self.filled.append(samples.start)
 
 
-def loader(source, threads=2, depth=3):
+def loader(source: Any, threads: int = 2, depth: int = 3) -> Any:
     return Loader(source, leaf_schedule(4, 1, [0]), 4, depth=depth, threads=threads)
 
 
-def wait_until(condition):
+def wait_until(condition: Any) -> None:
     deadline = time.monotonic() + 5
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.005)
@@ -49,7 +50,7 @@ def wait_until(condition):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_order_whatever_the_threads_do(threads):
+def test_order_whatever_the_threads_do(threads: int) -> None:
     source = Numbers(delay=lambda start: 0.002 * (start % 3))
     with loader(source, threads) as batches:
         for i in range(30):
@@ -59,7 +60,7 @@ def test_order_whatever_the_threads_do(threads):
             assert batch.data[:, 1].tolist() == list(batch.samples)
 
 
-def test_backpressure_and_reuse():
+def test_backpressure_and_reuse() -> None:
     source = Numbers()
     with loader(source, threads=2, depth=3) as batches:
         addresses = {batches.next().data.ctypes.data}
@@ -70,7 +71,7 @@ def test_backpressure_and_reuse():
         assert len(addresses) <= 4 and all(a % 64 == 0 for a in addresses)
 
 
-def test_a_batch_stays_until_the_next_is_taken():
+def test_a_batch_stays_until_the_next_is_taken() -> None:
     with loader(Numbers(), threads=3) as batches:
         for i in range(20):
             batch = batches.next()
@@ -78,7 +79,7 @@ def test_a_batch_stays_until_the_next_is_taken():
             assert batch.label.tolist() == list(range(4 * i, 4 * i + 4))
 
 
-def test_errors_come_in_turn_with_their_type():
+def test_errors_come_in_turn_with_their_type() -> None:
     source = Numbers(fail_at=8)
     with loader(source) as batches:
         batches.next()
@@ -91,7 +92,7 @@ def test_errors_come_in_turn_with_their_type():
         assert batches.next().samples.start == 8
 
 
-def test_errors_of_the_schedule():
+def test_errors_of_the_schedule() -> None:
     with (
         Loader(Numbers(), leaf_schedule(10, 4, [0]), 4) as batches,
         pytest.raises(DataError, match="cannot be cut"),
@@ -99,7 +100,7 @@ def test_errors_of_the_schedule():
         batches.next()
 
 
-def test_seek():
+def test_seek() -> None:
     source = Numbers(delay=lambda start: 0.003)
     with loader(source) as batches:
         batches.seek(7)
@@ -111,17 +112,17 @@ def test_seek():
             ]
 
 
-def test_waiting_is_counted():
+def test_waiting_is_counted() -> None:
     with loader(Numbers(delay=lambda start: 0.05), threads=1) as batches:
         batches.next()
         assert 0.04 < batches.wait_seconds < 2
 
 
-def loader_threads():
+def loader_threads() -> Any:
     return [t for t in threading.enumerate() if t.name.startswith("loader-")]
 
 
-def test_close_ends_the_threads_and_next():
+def test_close_ends_the_threads_and_next() -> None:
     batches = loader(Numbers())
     assert not loader_threads()
     batches.next()
@@ -133,11 +134,11 @@ def test_close_ends_the_threads_and_next():
         batches.next()
 
 
-def test_close_wakes_a_waiting_consumer():
+def test_close_wakes_a_waiting_consumer() -> None:
     batches = loader(Numbers(delay=lambda start: 0.2))
     caught = []
 
-    def consume():
+    def consume() -> None:
         try:
             batches.next()
         except ValueError as error:
@@ -151,7 +152,7 @@ def test_close_wakes_a_waiting_consumer():
     assert len(caught) == 1
 
 
-def test_a_dropped_loader_cleans_up():
+def test_a_dropped_loader_cleans_up() -> None:
     batches = loader(Numbers())
     batches.next()
     gone = weakref.ref(batches)
@@ -162,7 +163,7 @@ def test_a_dropped_loader_cleans_up():
 
 
 @pytest.mark.parametrize("ending", ["pass", "raise KeyboardInterrupt", "raise SystemExit(3)"])
-def test_interpreter_exit_is_prompt(ending):
+def test_interpreter_exit_is_prompt(ending: str) -> None:
     program = (
         "import sys, time\n"
         "from pycaffe_fire.data.loader import Loader\n"

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 from pycaffe_fire import schema
 from pycaffe_fire.data.missing_data import advice, missing_sources
 
 
-def net(phase, source, crop=0, kind="Data", field="data_param"):
+def net(
+    phase: int, source: Any, crop: int = 0, kind: str = "Data", field: str = "data_param"
+) -> Any:
     made = schema.NetParameter()
     made.state.phase = getattr(schema, phase)
     layer = made.layer.add(name="d", type=kind)
@@ -17,14 +22,14 @@ def net(phase, source, crop=0, kind="Data", field="data_param"):
     return made
 
 
-def test_what_is_there_is_not_missed(tmp_path):
+def test_what_is_there_is_not_missed(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     nets = [net("TRAIN", tmp_path / "here"), net("TEST", tmp_path / "gone")]
     assert [w.source for w in missing_sources(nets)] == [str(tmp_path / "gone")]
     assert missing_sources([net("TRAIN", ""), schema.NetParameter()]) == []
 
 
-def test_images():
+def test_images() -> None:
     missing = missing_sources([net("TRAIN", "a_lmdb", 224), net("TEST", "b_lmdb", 224)])
     told = advice(missing, "fire_train --solver s")
     assert told[0].startswith("training reads the LEVELDB a_lmdb: batches of 32 images")
@@ -32,12 +37,12 @@ def test_images():
     assert told[-1].endswith("fire_train --solver s --synthetic")
 
 
-def test_the_digits_are_drawn():
+def test_the_digits_are_drawn() -> None:
     told = advice(missing_sources([net("TRAIN", "no/where/digits_train_lmdb")]), "x")
     assert told[-1] == "make the digits with: fire_data digits no/where"
 
 
-def test_unknown_sizes_are_asked_for():
+def test_unknown_sizes_are_asked_for() -> None:
     missing = missing_sources([net("TRAIN", "a.txt", kind="HDF5Data", field="hdf5_data_param")])
     told = advice(missing, "x")
     assert "list a.txt" in told[0]

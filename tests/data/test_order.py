@@ -18,7 +18,7 @@ from pycaffe_fire.data.order import (
 from pycaffe_fire.errors import DataError
 
 
-def test_leaves_tile_the_passes():
+def test_leaves_tile_the_passes() -> None:
     for leaves in (1, 2, 4):
         numbers = [
             g for p in range(3) for leaf in range(leaves) for g in leaf_samples(p, leaf, 8, leaves)
@@ -26,23 +26,23 @@ def test_leaves_tile_the_passes():
         assert numbers == list(range(24))
 
 
-def test_uneven_leaves_are_refused():
+def test_uneven_leaves_are_refused() -> None:
     with pytest.raises(DataError, match="batch of 10 cannot be cut into 4"):
         leaf_samples(0, 0, 10, 4)
 
 
-def test_schedule_starts_anywhere():
+def test_schedule_starts_anywhere() -> None:
     schedule = leaf_schedule(8, 4, [2, 3])
     assert list(islice(schedule(5), 3)) == [range(44, 46), range(46, 48), range(52, 54)]
 
 
-def test_sequential():
+def test_sequential() -> None:
     assert SequentialOrder().records(range(5, 12), 5).tolist() == [0, 1, 2, 3, 4, 0, 1]
     assert SequentialOrder(offset=3).records(range(0, 3), 5).tolist() == [3, 4, 0]
     assert SequentialOrder().records(range(10**12, 10**12 + 2), 7).tolist() == [1, 2]
 
 
-def test_shuffled_epochs():
+def test_shuffled_epochs() -> None:
     order = ShuffledOrder(random.key(1, "data"))
     drawn = order.records(range(0, 300), 100).reshape(3, 100)
     assert all(sorted(epoch) == list(range(100)) for epoch in drawn)
@@ -55,7 +55,7 @@ def test_shuffled_epochs():
     assert not np.array_equal(other, drawn[0])
 
 
-def test_skip():
+def test_skip() -> None:
     assert skip_offset(1, "data", 0) == 0
     offsets = {skip_offset(seed, "data", 10) for seed in range(100)}
     assert offsets == set(range(10))

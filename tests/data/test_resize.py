@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -19,17 +21,17 @@ SIZES = [
 ]
 
 
-def linear_by_hand(plane, height, width):
+def linear_by_hand(plane: Any, height: int, width: int) -> Any:
     """One output pixel after the other, in integers."""
     old_height, old_width = plane.shape
     out = np.empty((height, width), np.uint8)
 
-    def place(i, old, new):
+    def place(i: Any, old: Any, new: Any) -> Any:
         at = np.float32((i + 0.5) * (old / new) - 0.5)
         whole = int(np.floor(at))
         return whole, at - np.float32(whole)
 
-    def row(y, x):
+    def row(y: Any, x: Any) -> Any:
         left, part = place(x, old_width, width)
         if left < 0 or left >= old_width - 1:
             left, part = min(max(left, 0), old_width - 1), np.float32(0)
@@ -48,7 +50,7 @@ def linear_by_hand(plane, height, width):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_linear_is_the_definition(size):
+def test_linear_is_the_definition(size: Any) -> None:
     old, new = size[:2], size[2:]
     image = RNG.integers(0, 256, (2, *old), dtype=np.uint8)
     expected = np.stack([linear_by_hand(plane, *new) for plane in image])
@@ -57,7 +59,7 @@ def test_linear_is_the_definition(size):
 
 @pytest.mark.parametrize("method", [LINEAR, CUBIC, AREA, NEAREST])
 @pytest.mark.parametrize("size", SIZES)
-def test_without_numba_the_same(monkeypatch, method, size):
+def test_without_numba_the_same(monkeypatch: pytest.MonkeyPatch, method: Any, size: Any) -> None:
     pixels = RNG.integers(0, 256, (*size[:2], 3), dtype=np.uint8).transpose(2, 0, 1)  # interleaved
     compiled = resize(pixels, *size[2:], method)
     monkeypatch.setattr("pycaffe_fire.backend.compiled.numba", None)
@@ -65,7 +67,7 @@ def test_without_numba_the_same(monkeypatch, method, size):
 
 
 @pytest.mark.parametrize("method", [LINEAR, CUBIC, AREA, NEAREST])
-def test_against_opencv(method):
+def test_against_opencv(method: Any) -> None:
     cv2 = pytest.importorskip("cv2")
     code = {NEAREST: 0, LINEAR: 1, CUBIC: 2, AREA: 3}[method]
     for old_height, old_width, height, width in [*SIZES, (64, 48, 32, 24), (30, 60, 10, 15)]:
@@ -77,19 +79,19 @@ def test_against_opencv(method):
         assert error.max() <= (0 if method in (LINEAR, NEAREST) else 1)
 
 
-def test_halving_is_the_mean_of_four():
+def test_halving_is_the_mean_of_four() -> None:
     image = np.array([[[0, 1, 10, 20], [2, 3, 30, 43]]], np.uint8)
     assert resize(image, 1, 2).tolist() == [[[2, 26]]]
 
 
-def test_constant_images_stay_constant():
+def test_constant_images_stay_constant() -> None:
     image = np.full((1, 13, 21), 201, np.uint8)
     for method in (LINEAR, CUBIC, AREA, NEAREST):
         for size in ((5, 40), (26, 42), (13, 7), (3, 3)):
             assert (resize(image, *size, method) == 201).all()
 
 
-def test_same_size_is_untouched_and_floats_are_refused():
+def test_same_size_is_untouched_and_floats_are_refused() -> None:
     image = RNG.integers(0, 256, (3, 5, 6), dtype=np.uint8)
     assert resize(image, 5, 6) is image
     with pytest.raises(DataError, match="only 8-bit"):

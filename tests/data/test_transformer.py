@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -14,7 +17,7 @@ RNG = np.random.default_rng(2)
 KEY = random.key(5, "data")
 
 
-def write_mean(path, shape):
+def write_mean(path: Path, shape: Any) -> Any:
     mean = RNG.uniform(50, 200, shape).astype(np.float32)
     blob = schema.BlobProto(num=1, channels=shape[0], height=shape[1], width=shape[2])
     blob.data.extend(mean.ravel().tolist())
@@ -22,7 +25,7 @@ def write_mean(path, shape):
     return mean
 
 
-def run(transformer, images, first, shape):
+def run(transformer: Any, images: Any, first: Any, shape: Any) -> Any:
     out = np.full((len(images), *shape), np.nan, np.float32)
     transformer(images, range(first, first + len(images)), out)
     return out
@@ -31,7 +34,14 @@ def run(transformer, images, first, shape):
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("kind", ["uint8", "float32", "interleaved"])
 @pytest.mark.parametrize("mean", ["none", "values", "file"])
-def test_definition(tmp_path, monkeypatch, transform_param, compiled, kind, mean):
+def test_definition(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    transform_param: Any,
+    compiled: bool,
+    kind: str,
+    mean: str,
+) -> None:
     if not compiled:
         monkeypatch.setattr("pycaffe_fire.backend.compiled.numba", None)
     images = RNG.integers(0, 256, (8, 3, 11, 14), dtype=np.uint8)
@@ -60,26 +70,26 @@ def test_definition(tmp_path, monkeypatch, transform_param, compiled, kind, mean
     assert len(seen) > 4
 
 
-def test_test_phase_takes_the_middle(transform_param):
+def test_test_phase_takes_the_middle(transform_param: Any) -> None:
     images = RNG.integers(0, 256, (2, 1, 10, 13), dtype=np.uint8)
     got = run(Transformer(transform_param(crop_size=5), False, KEY), list(images), 0, (1, 5, 5))
     assert np.array_equal(got, images[:, :, 2:7, 4:9])
 
 
-def test_images_of_different_sizes_are_cropped(transform_param):
+def test_images_of_different_sizes_are_cropped(transform_param: Any) -> None:
     images = [RNG.integers(0, 256, (1, 9 + i, 9), dtype=np.uint8) for i in range(4)]
     got = run(Transformer(transform_param(crop_size=9), False, KEY), images, 0, (1, 9, 9))
     assert np.array_equal(got[3], images[3][:, 1:10])
 
 
-def test_every_place_and_both_sides_come_up(transform_param):
+def test_every_place_and_both_sides_come_up(transform_param: Any) -> None:
     image = np.arange(30, dtype=np.uint8).reshape(1, 5, 6)
     param = transform_param(crop_size=4, mirror=True)
     got = run(Transformer(param, True, KEY), [image] * 300, 0, (1, 4, 4))
     assert len(np.unique(got.reshape(300, -1), axis=0)) == 2 * 3 * 2
 
 
-def test_draws_belong_to_the_sample(transform_param):
+def test_draws_belong_to_the_sample(transform_param: Any) -> None:
     image = RNG.integers(0, 256, (3, 20, 20), dtype=np.uint8)
     transformer = Transformer(transform_param(crop_size=8, mirror=True), True, KEY)
     whole = run(transformer, [image] * 12, 100, (3, 8, 8))
@@ -87,7 +97,7 @@ def test_draws_belong_to_the_sample(transform_param):
     assert np.array_equal(whole, np.concatenate(parts))
 
 
-def test_errors(tmp_path, transform_param):
+def test_errors(tmp_path: Path, transform_param: Any) -> None:
     with pytest.raises(DataError, match="mean_file or mean_value, not both"):
         Transformer(transform_param(mean_file="m", mean_value=[1]), True, 0)
     with pytest.raises(DataError, match="cannot both be set"):

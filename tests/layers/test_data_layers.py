@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -23,14 +24,14 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 RNG = np.random.default_rng(5)
 
 
-def make_net(text, phase=caffe.TEST, **context):
+def make_net(text: str, phase: int = caffe.TEST, **context: Any) -> Any:
     net = schema.parse_text(text, schema.NetParameter(), "net")
     net.state.phase = phase
     return caffe.Net(net, phase, context=Context(**context) if context else None)
 
 
 @pytest.fixture
-def images(tmp_path, monkeypatch):
+def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("images", "list.txt"):
         source = GOLDEN / name
         (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / name)
@@ -38,7 +39,7 @@ def images(tmp_path, monkeypatch):
     return tmp_path
 
 
-def image_net(extra="", transform="", **fields):
+def image_net(extra: str = "", transform: str = "", **fields: Any) -> str:
     given = {"source": '"list.txt"', "root_folder": '"./"', "batch_size": 4, **fields}
     inside = " ".join(f"{name}: {value}" for name, value in given.items())
     return (
@@ -48,7 +49,7 @@ def image_net(extra="", transform="", **fields):
 
 
 @pytest.mark.parametrize("case", ["imagedata", "imagedata_gray"])
-def test_caffes_batches_from_files(images, case):
+def test_caffes_batches_from_files(images: Any, case: str) -> None:
     expected = np.load(GOLDEN / f"{case}.npz")
     net = make_net(str(expected["prototxt"]))
     for i in range(3):
@@ -61,7 +62,7 @@ def test_caffes_batches_from_files(images, case):
     net.close()
 
 
-def test_shuffled_files_come_once_per_epoch(images):
+def test_shuffled_files_come_once_per_epoch(images: Any) -> None:
     size = {"new_height": 20, "new_width": 20}
     (images / "list.txt").write_text(
         "".join(
@@ -69,7 +70,7 @@ def test_shuffled_files_come_once_per_epoch(images):
         )
     )
 
-    def epochs(seed, cache="false"):
+    def epochs(seed: int, cache: str = "false") -> Any:
         net = make_net(image_net(shuffle="true", cache=cache, **size), caffe.TRAIN, seed=seed)
         labels = []
         for step in range(6):
@@ -84,7 +85,7 @@ def test_shuffled_files_come_once_per_epoch(images):
     assert epochs(1, "true") == (first, second) != epochs(2)
 
 
-def test_short_side_and_least_size(images):
+def test_short_side_and_least_size(images: Any) -> None:
     net = make_net(image_net(short_side=16, batch_size=1))  # 00.png is 50 wide, 40 high
     assert net.blobs["data"].shape == (1, 3, 16, 20)
     net.close()
@@ -109,12 +110,12 @@ def test_short_side_and_least_size(images):
         (image_net(batch_size=0), LayerError, "batch_size must be at least 1"),
     ],
 )
-def test_image_data_errors(images, net, error, message):
+def test_image_data_errors(images: Any, net: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         make_net(net)
 
 
-def test_bad_lines_of_a_list(images):
+def test_bad_lines_of_a_list(images: Any) -> None:
     for text, message in (
         ("images/00.png\n", 'list.txt:1: expected "path label"'),
         ("a b.png 3\nimages/00.png x\n", "list.txt:2: expected"),
@@ -125,7 +126,7 @@ def test_bad_lines_of_a_list(images):
             make_net(image_net())
 
 
-def test_images_of_different_sizes_are_named(images):
+def test_images_of_different_sizes_are_named(images: Any) -> None:
     net = make_net(image_net())
     with pytest.raises(DataError, match=r"image ./images/01.jpg: has shape \(3, 37, 37\)"):
         net.forward()
@@ -151,7 +152,7 @@ layer { name: "label" type: "Input" top: "label" input_param { shape { dim: 1 } 
 
 
 @pytest.mark.parametrize("phase", [caffe.TRAIN, caffe.TEST])
-def test_one_image_of_any_size_per_pass(images, phase):
+def test_one_image_of_any_size_per_pass(images: Any, phase: Any) -> None:
     """Each pass gives what a net of that size gives; sizes come back in the second epoch."""
     net = make_net(image_net(transform="mean_value: 100", batch_size=1) + BEHIND, phase)
     sizes = []
@@ -175,7 +176,7 @@ def test_one_image_of_any_size_per_pass(images, phase):
     assert len(set(sizes)) == 3 and sizes[12:] == sizes[:2]
 
 
-def test_a_image_too_small_for_the_net_is_named_by_the_layer(images):
+def test_a_image_too_small_for_the_net_is_named_by_the_layer(images: Any) -> None:
     net = make_net(image_net(batch_size=1) + BEHIND.replace("kernel_size: 5", "kernel_size: 38"))
     with pytest.raises(LayerError, match='"conv".*kernel .38, 38. does not fit'):
         for _ in range(12):
@@ -183,7 +184,7 @@ def test_a_image_too_small_for_the_net_is_named_by_the_layer(images):
     net.close()
 
 
-def test_a_solver_trains_on_images_of_any_size(images):
+def test_a_solver_trains_on_images_of_any_size(images: Any) -> None:
     (images / "net.prototxt").write_text(image_net(batch_size=1, shuffle="true") + BEHIND)
     (images / "solver.prototxt").write_text(
         'net: "net.prototxt" base_lr: 0.001 lr_policy: "fixed" momentum: 0.9 iter_size: 2 '
@@ -197,7 +198,7 @@ def test_a_solver_trains_on_images_of_any_size(images):
     solver.net.close()
 
 
-def test_labels_above_num_labels(images):
+def test_labels_above_num_labels(images: Any) -> None:
     net = make_net(image_net(transform="num_labels: 3 crop_size: 9"))
     with pytest.raises(DataError, match="03.jpg: has label 3, outside the 3 classes"):
         net.forward()
@@ -210,7 +211,7 @@ MEMORY = """layer { name: "d" type: "MemoryData" top: "data" top: "label"
     memory_data_param { batch_size: 2 channels: 1 height: 2 width: 3 } }"""
 
 
-def test_memory_data_goes_round():
+def test_memory_data_goes_round() -> None:
     net = make_net(MEMORY)
     layer = net.layers[0]
     with pytest.raises(LayerError, match="call set_arrays"):
@@ -224,7 +225,7 @@ def test_memory_data_goes_round():
             assert net.blobs["label"].data.tolist() == [first, first + 1]
 
 
-def test_memory_data_in_leaves():
+def test_memory_data_in_leaves() -> None:
     net = make_net(MEMORY, leaves=2, own_leaves=(0, 1))
     data = np.arange(4 * 6, dtype=np.float32).reshape(4, 1, 2, 3)
     net.layers[0].set_arrays(data, np.arange(4))
@@ -237,7 +238,7 @@ def test_memory_data_in_leaves():
     assert seen == [0, 1, 2, 3]
 
 
-def test_memory_data_errors():
+def test_memory_data_errors() -> None:
     net = make_net(MEMORY)
     for data, labels, message in (
         (np.zeros((2, 1, 3, 2)), np.zeros(2), r"shape \(N, 1, 2, 3\), got \(2, 1, 3, 2\)"),
@@ -253,13 +254,13 @@ def test_memory_data_errors():
 # HDF5.
 
 
-def hdf5_net(shuffle):
+def hdf5_net(shuffle: Any) -> str:
     return f"""layer {{ name: "d" type: "HDF5Data" top: "data" top: "label"
         hdf5_data_param {{ source: "h5.txt" batch_size: 5 shuffle: {shuffle} }} }}"""
 
 
 @pytest.fixture
-def hdf5(tmp_path, monkeypatch):
+def hdf5(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for number, rows in enumerate((range(0, 4), range(4, 7), range(7, 15))):
         with h5py.File(f"{number}.h5", "w") as file:
@@ -268,8 +269,8 @@ def hdf5(tmp_path, monkeypatch):
     Path("h5.txt").write_text("0.h5\n1.h5\n2.h5\n")
 
 
-def test_hdf5_shuffles_files_and_rows(hdf5):
-    def run(seed, shuffle="true"):
+def test_hdf5_shuffles_files_and_rows(hdf5: Any) -> None:
+    def run(seed: int, shuffle: str = "true") -> Any:
         net = make_net(hdf5_net(shuffle), seed=seed)
         labels = []
         for step in range(6):
@@ -296,7 +297,7 @@ OUTPUT = """
         hdf5_output_param { file_name: "out.h5" } }"""
 
 
-def test_hdf5_output(tmp_path, monkeypatch):
+def test_hdf5_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     net = make_net(OUTPUT)
     passes = [RNG.standard_normal((2, 3, 1, 2)).astype(np.float32) for _ in range(3)]
@@ -312,7 +313,7 @@ def test_hdf5_output(tmp_path, monkeypatch):
         assert file["label"][:, 0, 0, 0].tolist() == [0, 0.5, 1, 1.5, 2, 2.5]
 
 
-def test_hdf5_output_errors(tmp_path, monkeypatch):
+def test_hdf5_output_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(LayerError, match="the folder of no/out.h5 does not exist"):
         make_net(OUTPUT.replace("out.h5", "no/out.h5"))
@@ -324,7 +325,7 @@ def test_hdf5_output_errors(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def windows(tmp_path, monkeypatch):
+def windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)
     images = [RNG.integers(0, 256, (30, 40, 3), dtype=np.uint8) for _ in range(2)]
     for i, image in enumerate(images):
@@ -338,14 +339,14 @@ def windows(tmp_path, monkeypatch):
     return [read_image(f"{i}.png") for i in range(2)]
 
 
-def window_net(transform="", **fields):
+def window_net(transform: str = "", **fields: Any) -> str:
     given = {"source": '"windows.txt"', "batch_size": 8, "fg_fraction": 0.25, **fields}
     inside = " ".join(f"{name}: {value}" for name, value in given.items())
     return f"""layer {{ name: "w" type: "WindowData" top: "data" top: "label"
         transform_param {{ crop_size: 12 {transform} }} window_data_param {{ {inside} }} }}"""
 
 
-def run_windows(text, passes=6, seed=1):
+def run_windows(text: str, passes: int = 6, seed: int = 1) -> Any:
     net = make_net(text, caffe.TRAIN, seed=seed)
     data, label = [], []
     with contextlib.closing(net):
@@ -357,7 +358,7 @@ def run_windows(text, passes=6, seed=1):
     return np.stack(data), np.stack(label)
 
 
-def test_windows_warped(windows):
+def test_windows_warped(windows: Any) -> None:
     data, label = run_windows(window_net("mean_value: 100 scale: 0.5"), 10)
     assert (label[:, :6] == 0).all()  # background first
     assert set(label[:, 6:].ravel()) == {2, 5}
@@ -378,11 +379,11 @@ def test_windows_warped(windows):
     assert len(seen) == 5
 
 
-def warp(images, number, x1, y1, x2, y2):
+def warp(images: Any, number: Any, x1: Any, y1: Any, x2: Any, y2: Any) -> Any:
     return resize(images[number][:, y1 : y2 + 1, x1 : x2 + 1], 12, 12)
 
 
-def test_windows_are_the_same_for_any_leaves_and_seeded(windows):
+def test_windows_are_the_same_for_any_leaves_and_seeded(windows: Any) -> None:
     text = window_net("mirror: true", context_pad=2, cache_images="true")
     data, label = run_windows(text)
     net = make_net(text, caffe.TRAIN, seed=1, leaves=4, own_leaves=(0, 1, 2, 3))
@@ -397,7 +398,7 @@ def test_windows_are_the_same_for_any_leaves_and_seeded(windows):
     assert not np.array_equal(run_windows(text, seed=2)[1], label)
 
 
-def test_context_and_square():
+def test_context_and_square() -> None:
     image = RNG.integers(1, 256, (1, 30, 40), dtype=np.uint8)
     # 20 x 20 around (20, 15), enlarged by 12 / 8: columns 5 to 35, rows 0 to 30, the last of which
     # is not there.
@@ -413,7 +414,7 @@ def test_context_and_square():
     assert left == 0 and np.array_equal(turned, part[:, :, ::-1])
 
 
-def test_outside_of_the_image_is_nothing(windows):
+def test_outside_of_the_image_is_nothing(windows: Any) -> None:
     Path("windows.txt").write_text("# 0\n0.png\n3\n30\n40\n1\n4 1.0 0 4 9 23\n")
     text = window_net("mean_value: 100", fg_fraction=1, crop_mode='"square"')
     data, label = run_windows(text, 1)
@@ -432,7 +433,7 @@ def test_outside_of_the_image_is_nothing(windows):
         (window_net("mean_value: 1 mean_value: 2"), DataError, "2 mean_value for images of 3"),
     ],
 )
-def test_window_data_errors(windows, net, error, message):
+def test_window_data_errors(windows: Any, net: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         make_net(net)
 
@@ -446,14 +447,14 @@ def test_window_data_errors(windows, net, error, message):
         ("5 1.0 10", "0 1.0 10", "0.png has class 0; classes start at 1"),
     ],
 )
-def test_bad_window_files(windows, old, new, message):
+def test_bad_window_files(windows: Any, old: str, new: str, message: str) -> None:
     path = Path("windows.txt")
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(DataError, match=message):
         make_net(window_net())
 
 
-def test_window_outside_of_its_image(windows):
+def test_window_outside_of_its_image(windows: Any) -> None:
     path = Path("windows.txt")
     path.write_text(path.read_text().replace("2 0.9 0 3 12 18", "2 0.9 0 3 12 44"))
     with pytest.raises(DataError, match=r'layer "w".*1.png: window 0 3 12 44 lies outside'):
@@ -470,14 +471,14 @@ layer {{ name: "acc" type: "Accuracy" bottom: "ip" bottom: "label" top: "acc" {a
 """
 
 
-def test_a_label_that_no_class_has_is_named_with_its_record(images):
+def test_a_label_that_no_class_has_is_named_with_its_record(images: Any) -> None:
     net = make_net(image_net(transform="crop_size: 9") + HEAD.format(loss="", accuracy=""))
     with contextlib.closing(net), pytest.raises(DataError, match="03.jpg: has label 3, outside"):
         for _ in range(3):
             net.forward()
 
 
-def test_such_records_are_skipped_where_that_is_asked_for(images):
+def test_such_records_are_skipped_where_that_is_asked_for(images: Any) -> None:
     text = image_net(transform="crop_size: 9") + HEAD.format(loss="", accuracy="")
     net = make_net(text, bad_records="skip")
     with contextlib.closing(net):
@@ -485,7 +486,7 @@ def test_such_records_are_skipped_where_that_is_asked_for(images):
         assert np.max(labels) < 3 and net.layers[0].skipped > 0
 
 
-def test_labels_that_are_ignored_are_no_mistake(images):
+def test_labels_that_are_ignored_are_no_mistake(images: Any) -> None:
     head = HEAD.format(
         loss="loss_param { ignore_label: 3 }", accuracy="accuracy_param { ignore_label: 3 }"
     )

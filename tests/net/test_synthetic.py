@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,12 +19,12 @@ layer { name: "drop" type: "Dropout" bottom: "fc" top: "fc" }
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "fc" bottom: "label" top: "loss" }"""
 
 
-def net(data, classes=7):
+def net(data: Any, classes: int = 7) -> Any:
     text = f'layer {{ name: "d" top: "data" top: "label" {data} }}\n' + HEAD % classes
     return schema.parse_text(text, schema.NetParameter())
 
 
-def test_images_and_labels_are_what_the_net_expects():
+def test_images_and_labels_are_what_the_net_expects() -> None:
     made = with_synthetic_data(
         net('type: "Data" data_param { source: "x" batch_size: 64 } '
             "transform_param { crop_size: 5 mean_value: 100 mean_value: 110 mean_value: 120 "
@@ -38,7 +39,7 @@ def test_images_and_labels_are_what_the_net_expects():
     assert set(label.astype(int)) == set(range(7))
 
 
-def test_the_input_stays_as_it_was():
+def test_the_input_stays_as_it_was() -> None:
     original = net('type: "Data" data_param { source: "x" batch_size: 2 } '
                    "transform_param { crop_size: 4 }")  # fmt: skip
     copy = schema.NetParameter()
@@ -71,20 +72,20 @@ DATA = {
 
 
 @pytest.mark.parametrize("data, image, shape", DATA.values(), ids=DATA)
-def test_shapes(data, image, shape):
+def test_shapes(data: Any, image: Any, shape: Any) -> None:
     layer = with_synthetic_data(net(data), image).layer[0]
     assert layer.type == "DummyData" and list(layer.top) == ["data", "label"]
     assert [list(s.dim) for s in layer.dummy_data_param.shape] == [shape, shape[:1]]
 
 
-def test_an_unknown_size_is_asked_for():
+def test_an_unknown_size_is_asked_for() -> None:
     with pytest.raises(NetError, match=r'layer "d" \(Data\).*--synthetic 1,28,28'):
         with_synthetic_data(net('type: "Data" data_param { batch_size: 2 }'))
 
 
 @pytest.mark.parametrize("name", ["caffenet", "alexnet", "nin", "googlenet"])
 @pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
-def test_the_large_models(name, phase):
+def test_the_large_models(name: str, phase: str) -> None:
     param = schema.read_net(MODELS / name / "train_val.prototxt")
     param.state.phase = getattr(schema, phase)
     made = with_synthetic_data(filter_net(param))

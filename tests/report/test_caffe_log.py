@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ PREFIX = re.compile(r"[IWEF]\d{8} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.]+:\d+\] ")
 TIMINGS = re.compile(r"\([^()]* iter/s, [^()]*s/(\d+) iters\)")
 
 
-def lines(text):
+def lines(text: str) -> Any:
     """Messages without prefix and timings; parameter texts behind a message are left out."""
     return [
         TIMINGS.sub(r"(x iter/s, xs/\1 iters)", PREFIX.sub("", line))
@@ -36,7 +37,7 @@ def lines(text):
 
 
 @pytest.fixture(scope="module")
-def logs(tmp_path_factory):
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Our log and Caffe's of the same training run."""
     folder = tmp_path_factory.mktemp("run")
     for name in ("net.prototxt", "data.txt", "data.h5", "init.caffemodel"):
@@ -50,19 +51,19 @@ def logs(tmp_path_factory):
     return lines(ours), lines((GOLDEN / "logs" / "caffe_train.log").read_text())
 
 
-def test_training_reads_as_in_caffe(logs):
+def test_training_reads_as_in_caffe(logs: Any) -> None:
     ours, caffes = (log[log.index("Solving tiny") :] for log in logs)
     assert ours == caffes
 
 
-def test_building_nets_reads_as_in_caffe(logs):
+def test_building_nets_reads_as_in_caffe(logs: Any) -> None:
     kept = (
         "Initializing", "Creating training", "Creating test", "Creating Layer", "Setting up",
         "Top shape", "    with loss", "Memory", "This network", "Network init", "Solver scaff",
     )  # fmt: skip
     wiring = re.compile(r"\S+ (<-|->) |\S+ (needs|does not need) backward")
 
-    def selected(log):
+    def selected(log: Any) -> Any:
         return [x for x in log if x.startswith(kept) or wiring.match(x)]
 
     ours, caffes = map(selected, logs)
@@ -70,7 +71,7 @@ def test_building_nets_reads_as_in_caffe(logs):
     assert ours == [x for x in caffes if not x.startswith("Creating Layer")]
 
 
-def test_glog_lines():
+def test_glog_lines() -> None:
     record = logging.LogRecord(
         "x", logging.WARNING, "/a/b/solver.py", 45, "a %s\nb\n", ("c",), None
     )
@@ -79,7 +80,7 @@ def test_glog_lines():
     assert re.fullmatch(r"W202411\d\d \d\d:\d\d:56\.924711    42 solver\.py:45\] a c\nb", text)
 
 
-def test_the_logger_is_left_as_it_was():
+def test_the_logger_is_left_as_it_was() -> None:
     before = LOGGER.level, LOGGER.propagate, list(LOGGER.handlers)
     with pytest.raises(KeyError), logging_with(logging.NullHandler(), logging.INFO):
         assert LOGGER.isEnabledFor(logging.INFO)
@@ -87,14 +88,14 @@ def test_the_logger_is_left_as_it_was():
     assert (LOGGER.level, LOGGER.propagate, LOGGER.handlers) == before
 
 
-def test_numbers_are_printed_as_c_does():
+def test_numbers_are_printed_as_c_does() -> None:
     assert describe(Output("accuracy", 0.98925000876, 0.0)) == "accuracy = 0.98925"
     assert describe(Output("loss", 2.0e-5, 0.3)) == "loss = 2e-05 (* 0.3 = 6e-06 loss)"
     assert describe(Output("loss", float("nan"), 1.0)) == "loss = nan (* 1 = nan loss)"
     assert describe(Output("loss", 87.33650001, 1.0)) == "loss = 87.3365 (* 1 = 87.3365 loss)"
 
 
-def test_rarer_lines(caplog):
+def test_rarer_lines(caplog: pytest.LogCaptureFixture) -> None:
     show = CaffeLog()
     with caplog.at_level(logging.INFO, "pycaffe_fire"):
         show(events.Saved("a.solverstate.h5", "state", "HDF5"))
@@ -107,7 +108,7 @@ def test_rarer_lines(caplog):
     ]
 
 
-def test_results_name_net_and_iteration_where_needed():
+def test_results_name_net_and_iteration_where_needed() -> None:
     results = Results()
     assert results.lines() == []
     results(events.Trained(0, 1.5, 0.1, 0.01, False, []))

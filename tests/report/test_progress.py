@@ -11,7 +11,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -33,12 +35,12 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "y" top: "loss
 """
 
 
-def started(**changed):
+def started(**changed: Any) -> Any:
     param = schema.SolverParameter(max_iter=1000, test_interval=250, lr_policy="fixed", **changed)
     return events.Started("LeNet", param, 0, 64, 1, "oneDNN", 7)
 
 
-def read_ready(terminal):
+def read_ready(terminal: Any) -> Any:
     """What a terminal shows within a moment."""
     text = b""
     while select.select([terminal], [], [], 0.1)[0]:
@@ -49,12 +51,12 @@ def read_ready(terminal):
     return text.decode(errors="replace")
 
 
-def trained(iteration, loss=1.0, seconds=0.01):
+def trained(iteration: int, loss: float = 1.0, seconds: float = 0.01) -> Any:
     return events.Trained(iteration, loss, 0.1, seconds, False, [])
 
 
 @pytest.fixture
-def screen():
+def screen() -> Iterator[Any]:
     """A display on a terminal of 120 columns that exists only here, and what it received."""
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=120, highlight=False, _environ={})
@@ -62,7 +64,7 @@ def screen():
         yield display, file
 
 
-def test_the_line_shows_where_a_run_stands(screen):
+def test_the_line_shows_where_a_run_stands(screen: Any) -> None:
     display, _ = screen
     display(started())
     display(events.Testing(0, 0, 0, 40))
@@ -77,7 +79,7 @@ def test_the_line_shows_where_a_run_stands(screen):
     assert "0:09 left" in line
 
 
-def test_a_skipped_iteration_is_told_and_spoils_no_mean(screen):
+def test_a_skipped_iteration_is_told_and_spoils_no_mean(screen: Any) -> None:
     display, file = screen
     display(started())
     display(trained(0, loss=2.0))
@@ -89,7 +91,7 @@ def test_a_skipped_iteration_is_told_and_spoils_no_mean(screen):
 
 
 @pytest.mark.parametrize("width", [1, 20, 40, 60, 79, 100, 200])
-def test_the_line_fits(screen, width):
+def test_the_line_fits(screen: Any, width: int) -> None:
     display, _ = screen
     display(started())
     display(events.Tested(0, 0, [Output("a_long_name/of_accuracy", 0.125, 0.0)], None))
@@ -99,7 +101,7 @@ def test_the_line_fits(screen, width):
     assert width < 60 or "loss 1" in line.plain
 
 
-def test_tests_snapshots_and_warnings_stay_above_the_line(screen):
+def test_tests_snapshots_and_warnings_stay_above_the_line(screen: Any) -> None:
     display, file = screen
     display(started())
     display(trained(249))
@@ -116,7 +118,7 @@ def test_tests_snapshots_and_warnings_stay_above_the_line(screen):
     assert "x.caffemodel" not in text
 
 
-def test_it_draws_seldom_and_costs_little(screen):
+def test_it_draws_seldom_and_costs_little(screen: Any) -> None:
     display, file = screen
     display(started())
     began = time.perf_counter()
@@ -129,11 +131,11 @@ def test_it_draws_seldom_and_costs_little(screen):
     assert seconds / len(events_shown) < 200e-6  # about 3e-6 on an idle machine
 
 
-def test_a_terminal_that_is_gone_does_not_end_the_run():
+def test_a_terminal_that_is_gone_does_not_end_the_run() -> None:
     class Gone(io.StringIO):
         dead = False
 
-        def write(self, text):
+        def write(self, text: str) -> Any:
             if self.dead:
                 raise OSError(5, "Input/output error")
             return super().write(text)
@@ -147,7 +149,7 @@ def test_a_terminal_that_is_gone_does_not_end_the_run():
         file.dead = False
 
 
-def test_an_error_leaves_the_cursor_visible(screen):
+def test_an_error_leaves_the_cursor_visible(screen: Any) -> None:
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=80, _environ={})
     with pytest.raises(KeyboardInterrupt), ProgressDisplay(console) as display:
@@ -156,13 +158,13 @@ def test_an_error_leaves_the_cursor_visible(screen):
     assert file.getvalue().rindex(SHOW_CURSOR) > file.getvalue().rindex(HIDE_CURSOR)
 
 
-def test_clock():
+def test_clock() -> None:
     assert [clock(s) for s in (7, 750, 18000, 277200, 400000)] == [
         "0:07", "12:30", "5:00:00", "77:00:00", "4 d 15 h",
     ]  # fmt: skip
 
 
-def test_a_terminal_gets_the_display_and_two_interrupts_end_it(tmp_path):
+def test_a_terminal_gets_the_display_and_two_interrupts_end_it(tmp_path: Path) -> None:
     (tmp_path / "net.prototxt").write_text(NET)
     (tmp_path / "solver.prototxt").write_text(
         'net: "net.prototxt" base_lr: 0.1 lr_policy: "fixed" max_iter: 1 solver_mode: CPU '

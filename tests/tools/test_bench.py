@@ -6,7 +6,9 @@ import importlib
 import importlib.util
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,7 +43,7 @@ layer { name: "right" type: "Accuracy" bottom: "fc" bottom: "label" top: "right"
 
 
 @pytest.fixture
-def bench(monkeypatch):
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Imports a module of tools/bench as its programs do."""
     monkeypatch.syspath_prepend(str(BENCH))
     before = set(sys.modules)
@@ -52,20 +54,20 @@ def bench(monkeypatch):
 
 
 @pytest.fixture
-def tiny(tmp_path):
+def tiny(tmp_path: Path) -> Any:
     path = tmp_path / "tiny.prototxt"
     path.write_text(TINY)
     return str(path)
 
 
-def samples(timing, *rows):
+def samples(timing: Any, *rows: Any) -> Any:
     return [
         timing.Sample({"forward": forward, "backward": backward}, 2 * forward, foreign)
         for forward, backward, foreign in rows
     ]
 
 
-def test_disturbed_samples_do_not_count(bench):
+def test_disturbed_samples_do_not_count(bench: Any) -> None:
     timing = bench("timing")
     taken = samples(timing, (1, 3, 0.0), (9, 9, 0.5), (2, 2, 0.05), (2, 4, 0.01))
     result = timing.summarize(taken, want=3, tolerance=0.06)
@@ -74,7 +76,7 @@ def test_disturbed_samples_do_not_count(bench):
     assert result.minimum == {"forward": 1, "backward": 2, "pass": 4, "step": 4, "cpu": 2}
 
 
-def test_too_few_clean_samples_fall_back_to_the_least_disturbed(bench):
+def test_too_few_clean_samples_fall_back_to_the_least_disturbed(bench: Any) -> None:
     timing = bench("timing")
     taken = samples(timing, (1, 1, 0.9), (2, 2, 0.2), (3, 3, 0.0), (4, 4, 0.4))
     result = timing.summarize(taken, want=3, tolerance=0.06)
@@ -82,7 +84,7 @@ def test_too_few_clean_samples_fall_back_to_the_least_disturbed(bench):
     assert result.median["pass"] == 6
 
 
-def test_the_step_has_the_update_in_it(bench):
+def test_the_step_has_the_update_in_it(bench: Any) -> None:
     timing = bench("timing")
     sample = timing.Sample({"forward": 1.0, "backward": 2.0, "update": 0.5}, 7.0, 0.0)
     result = timing.summarize([sample], want=1, tolerance=0.06)
@@ -92,15 +94,17 @@ def test_the_step_has_the_update_in_it(bench):
 class Scripted:
     """A contender whose samples are all disturbed, or none."""
 
-    def __init__(self, name, foreign):
+    def __init__(self, name: Any, foreign: Any) -> None:
         self.name, self.foreign, self.asked = name, foreign, 0
 
-    def ask(self, command):
+    def ask(self, command: Any) -> Any:
         self.asked += 1
         return {"phases": {"forward": 1.0, "backward": 1.0}, "cpu": 2.0, "foreign": self.foreign}
 
 
-def test_contenders_take_turns_and_a_busy_machine_ends_at_the_limit(bench, monkeypatch):
+def test_contenders_take_turns_and_a_busy_machine_ends_at_the_limit(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     timing = bench("timing")
     monkeypatch.setattr(timing, "wait_for_quiet", lambda tolerance, until: None)
     calm, busy = Scripted("calm", 0.0), Scripted("busy", 0.8)
@@ -109,12 +113,14 @@ def test_contenders_take_turns_and_a_busy_machine_ends_at_the_limit(bench, monke
     assert len(taken["calm"]) == len(taken["busy"]) >= 3
 
 
-def test_a_sample_is_long_enough_and_means_over_its_steps(bench, monkeypatch):
+def test_a_sample_is_long_enough_and_means_over_its_steps(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     timing = bench("timing")
     monkeypatch.setattr(timing, "SAMPLE_SECONDS", 0.02)
     count = 0
 
-    def step(watch):
+    def step(watch: Any) -> None:
         nonlocal count
         count += 1
         timing.time.sleep(0.002)
@@ -128,7 +134,7 @@ def test_a_sample_is_long_enough_and_means_over_its_steps(bench, monkeypatch):
     assert 0.002 <= sample["phases"]["forward"] < 0.02
 
 
-def test_a_contender_that_dies_is_named(bench, tmp_path):
+def test_a_contender_that_dies_is_named(bench: Any, tmp_path: Path) -> None:
     timing = bench("timing")
     script = tmp_path / "dies.py"
     script.write_text("import sys; sys.stdin.readline(); sys.exit(3)")
@@ -139,7 +145,7 @@ def test_a_contender_that_dies_is_named(bench, tmp_path):
         worker.ask("build")
 
 
-def test_data_layers_become_inputs(bench, tiny):
+def test_data_layers_become_inputs(bench: Any, tiny: Any) -> None:
     synthetic = bench("synthetic")
     net = synthetic.synthetic_net(tiny, None, None)
     data = net.layer[0]
@@ -150,14 +156,14 @@ def test_data_layers_become_inputs(bench, tiny):
     assert list(net.layer[0].input_param.shape[0].dim) == [4, 1, 20, 20]
 
 
-def test_dropout_is_cut_out_and_its_readers_rewired(bench, tiny):
+def test_dropout_is_cut_out_and_its_readers_rewired(bench: Any, tiny: Any) -> None:
     synthetic = bench("synthetic")
     net = synthetic.without_dropout(synthetic.synthetic_net(tiny, None, None))
     assert "Dropout" not in {layer.type for layer in net.layer}
     assert list(next(layer for layer in net.layer if layer.name == "fc").bottom) == ["both"]
 
 
-def test_steps_for_torch_join_batch_norm_and_scale(bench):
+def test_steps_for_torch_join_batch_norm_and_scale(bench: Any) -> None:
     synthetic = bench("synthetic")
     net = schema.parse_text(
         """layer { name: "bn" type: "BatchNorm" bottom: "x" top: "y" }
@@ -175,7 +181,13 @@ def test_steps_for_torch_join_batch_norm_and_scale(bench):
     assert (pool["kind"], pool["options"]["kernel_size"]) == ("average_pool", [2, 3])
 
 
-def test_it_runs_and_writes_its_figures(bench, tiny, tmp_path, monkeypatch, capfd):
+def test_it_runs_and_writes_its_figures(
+    bench: Any,
+    tiny: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     train = bench("train")
     target = tmp_path / "out.json"
     run = [tiny, "--threads", "1", "--repeat", "1", "--limit", "0", "--json", str(target)]
@@ -188,7 +200,9 @@ def test_it_runs_and_writes_its_figures(bench, tiny, tmp_path, monkeypatch, capf
     )
 
 
-def test_the_profile_names_every_layer_that_costs(bench, tiny, capfd, tmp_path):
+def test_the_profile_names_every_layer_that_costs(
+    bench: Any, tiny: Any, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     target = tmp_path / "profile.json"
     run = [tiny, "--threads", "1", "--repeat", "2", "--limit", "0", "--profile"]
     assert bench("train").main([*run, "--json", str(target)]) == 0
@@ -205,14 +219,18 @@ def test_the_profile_names_every_layer_that_costs(bench, tiny, capfd, tmp_path):
         (('type: "LRN"', 'type: "LNR"'), "unknown layer type"),
     ],
 )
-def test_bad_nets_are_explained(bench, tiny, capfd, change, message):
+def test_bad_nets_are_explained(
+    bench: Any, tiny: Any, capfd: pytest.CaptureFixture[str], change: Any, message: str
+) -> None:
     Path(tiny).write_text(TINY.replace(*change))
     assert bench("train").main([tiny, "--limit", "0"]) == 1
     error = capfd.readouterr().err
     assert message in error and "Traceback" not in error
 
 
-def test_missing_torch_is_one_sentence(bench, tiny, monkeypatch, capfd):
+def test_missing_torch_is_one_sentence(
+    bench: Any, tiny: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     train = bench("train")
     monkeypatch.setattr(train.importlib.util, "find_spec", lambda name: None)
     assert train.main([tiny, "--against", "torch"]) == 1
@@ -222,7 +240,9 @@ def test_missing_torch_is_one_sentence(bench, tiny, monkeypatch, capfd):
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
-def test_torch_computes_the_same_and_is_timed(bench, tiny, tmp_path, capfd):
+def test_torch_computes_the_same_and_is_timed(
+    bench: Any, tiny: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     target = tmp_path / "out.json"
     run = [tiny, "--threads", "1", "--repeat", "1", "--limit", "0", "--against", "torch"]
     assert bench("train").main([*run, "--json", str(target)]) == 0
