@@ -59,10 +59,10 @@ def imports_of(module: str, source: str, is_package: bool) -> Iterator[Import]:
             for target in targets(node):
                 yield Import(module, target, node.lineno, typing)
         if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            for child in node.body:
-                yield from visit(child, True)
-            for child in node.orelse:
-                yield from visit(child, typing)
+            for inner in node.body:
+                yield from visit(inner, True)
+            for inner in node.orelse:
+                yield from visit(inner, typing)
         else:
             for child in ast.iter_child_nodes(node):
                 yield from visit(child, typing)

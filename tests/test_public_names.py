@@ -77,10 +77,10 @@ def solver_file(kind: str) -> str:
 
 @pytest.mark.parametrize("kind", ["SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam"])
 def test_each_solver_class(files: Path, kind: str) -> None:
-    wanted = getattr(caffe, f"{kind}Solver")
+    wanted: Any = getattr(caffe, f"{kind}Solver")
+    assert type(wanted(solver_file(""))) is wanted
     made = caffe.get_solver(solver_file(kind))
     assert type(made) is wanted
-    assert type(wanted(solver_file(""))) is wanted
     before = made.net.params["ip"][0].data.copy()
     made.step(2)
     assert made.iter == 2 and len(made.test_nets) == 1

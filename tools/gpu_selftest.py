@@ -32,9 +32,9 @@ import pycaffe_fire as caffe  # noqa: E402
 from pycaffe_fire import Net, schema  # noqa: E402
 from pycaffe_fire.backend import cpu_backend  # noqa: E402
 from pycaffe_fire.backend.base import Backend, Segment  # noqa: E402
+from pycaffe_fire.backend.choice import gpu_backend  # noqa: E402
 from pycaffe_fire.backend.numpy import NumPyBackend  # noqa: E402
 from pycaffe_fire.errors import FireError  # noqa: E402
-from pycaffe_fire.pycaffe.settings import gpu_backend  # noqa: E402
 from pycaffe_fire.solver import Solver, SolverOptions  # noqa: E402
 from tests.solver.rule_cases import CASES, rule_of  # noqa: E402
 

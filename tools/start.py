@@ -84,7 +84,7 @@ def prepare(extras: str) -> None:
             sys.exit(
                 "this Python cannot make virtual environments; on Debian: install python3-venv"
             )
-    pip = [BIN / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [str(BIN / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     if subprocess.run([*pip, "-e", f".{extras}"], cwd=ROOT).returncode:
         sys.exit("pip could not install the project; its message above says why")
     with mark.open("a") as file:

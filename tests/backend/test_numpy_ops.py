@@ -78,7 +78,8 @@ def conv_loops(case: Conv, x: Array, w: Array, b: Array) -> Array:
             continue
         rows = slice(g * narrow, (g + 1) * narrow)
         above, below = (slice(None), slice(g * wide, (g + 1) * wide), *i), (slice(None), rows, *o)
-        matrix = w[(rows, slice(None), *k)]
+        place = (rows, slice(None), *k)
+        matrix = w[place]
         if case.transposed:
             y[above] += x[below] @ matrix
         else:
@@ -95,17 +96,19 @@ def pool_loops(case: Pool, method: str, x: Array) -> tuple[Array, Array]:
         for o, _, i in cells(case.out[2:], case.window):
             if not inside(i, size):
                 continue
+            out, source = (*plane, *o), (*plane, *i)
             if method == "AVE":
-                y[(*plane, *o)] += x[(*plane, *i)]
-            elif x[(*plane, *i)] > y[(*plane, *o)]:
-                y[(*plane, *o)] = x[(*plane, *i)]
-                mask[(*plane, *o)] = np.ravel_multi_index(i, size)
+                y[out] += x[source]
+            elif x[source] > y[out]:
+                y[out] = x[source]
+                mask[out] = np.ravel_multi_index(i, size)
     if method == "AVE":
         for o in np.ndindex(*case.out[2:]):
             win, area = case.window, 1
             for a, n, k, s, p in zip(o, size, win.kernel, win.stride, win.pad, strict=True):
                 area *= min(a * s - p + k, n + p) - (a * s - p)
-            y[(slice(None), slice(None), *o)] /= area
+            everywhere = (slice(None), slice(None), *o)
+            y[everywhere] /= area
     return y, mask
 
 
@@ -206,7 +209,8 @@ def test_max_of_equals_is_the_first(exact: NumPyBackend) -> None:
     plan.backward()
     dx = np.zeros((*case.shape[:2], int(np.prod(case.shape[2:]))))
     for at in np.ndindex(*case.out):
-        dx[(*at[:2], mask[at])] += y.diff[at]
+        place = (*at[:2], mask[at])
+        dx[place] += y.diff[at]
     np.testing.assert_allclose(x.diff.reshape(dx.shape), dx)
 
 

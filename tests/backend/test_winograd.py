@@ -39,7 +39,7 @@ def test_matrices_give_a_correlation(window_size: int) -> None:
 @WINDOWS
 def test_numbers_of_the_transforms_have_no_rounding(window_size: int) -> None:
     for matrix in matrices(window_size)[:2]:
-        np.testing.assert_array_equal(np.float32(matrix), matrix)
+        np.testing.assert_array_equal(np.array(matrix, np.float32), matrix)
 
 
 # Kernels: two images with three blocks of channels, of which V and M have the last two, and tiles
@@ -324,7 +324,8 @@ def test_an_engine_of_caffe_is_direct() -> None:
         )
         below = name
     net = caffe.Net(schema.parse_text(text, schema.NetParameter()), caffe.TEST)
-    used = [isinstance(layer._plans[0][0], plans.Winograd) for layer in net.layers[1:]]
+    layers: list[Any] = net.layers[1:]
+    used = [isinstance(layer._plans[0][0], plans.Winograd) for layer in layers]
     assert used == [False, True, False, True]
 
 

@@ -12,7 +12,7 @@ from pycaffe_fire.cli.fire_data import main
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     try:
-        status = main(list(arguments))
+        status: Any = main(list(arguments))
     except SystemExit as stop:
         status = stop.code
     text = capsys.readouterr().err

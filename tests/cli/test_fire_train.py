@@ -25,14 +25,14 @@ def train(*arguments: str) -> Any:
     return main(["--solver", "solver.prototxt", *arguments])
 
 
-def weights(path: Path) -> Any:
+def weights(path: str | Path) -> Any:
     return {w.name: [b.tobytes() for b in w.blobs] for w in schema.read_weights(path) if w.blobs}
 
 
 def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     """What a command that must fail says last; it may log before."""
     try:
-        status = main(list(arguments))
+        status: Any = main(list(arguments))
     except SystemExit as stop:
         status = stop.code
     assert status == 1

@@ -15,7 +15,7 @@ from pycaffe_fire.backend.numpy import NumPyBackend
 from tests.cuda.fake_cupy.blas import read_floats, write_floats
 
 BAD_PARAM = 3
-TYPES = {0: np.dtype(np.float32), 2: np.dtype(np.float16), 9: np.dtype(np.uint16)}
+TYPES: dict[int, Any] = {0: np.dtype(np.float32), 2: np.dtype(np.float16), 9: np.dtype(np.uint16)}
 WORKSPACE = 20
 
 

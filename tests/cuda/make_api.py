@@ -40,8 +40,8 @@ def main() -> None:
         signatures |= {f"{path}.{n}": signature(getattr(kind, n)) for n in api[path]}
         signatures[path] = signature(kind)
     api["signatures"] = {name: text for name, text in sorted(signatures.items()) if text}
-    path = Path(__file__).parent / "cupy_api.json"
-    path.write_text(json.dumps(api, indent=0) + "\n")
+    target = Path(__file__).parent / "cupy_api.json"
+    target.write_text(json.dumps(api, indent=0) + "\n")
 
 
 def cublas() -> Any:

@@ -16,8 +16,7 @@ from pycaffe_fire.backend.cuda import CudaBackend, cudnn
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.errors import BackendError
 from pycaffe_fire.net import engines
-from tests.backend.op_cases import Conv
-from tests.backend.test_backends_agree import CONVS, blob
+from tests.backend.op_cases import CONVS, Conv, blob
 from tests.backend.test_backends_agree import test_convolution as agree_on_convolution
 from tests.cuda.cuda_nets import inception, train
 from tests.cuda.fake_cudnn import FakeCudnn
@@ -74,7 +73,7 @@ def by_cudnn(kind: str, backend: Any) -> list[bool]:
     )
     net = Net(schema.parse_text(text, schema.NetParameter()), caffe.TEST, backend=backend)
     net.forward()
-    layers = {layer.name: layer for layer in net.layers}
+    layers: dict[str, Any] = {layer.name: layer for layer in net.layers}
     plans = [layers[f"conv{i}"]._plans[0][0] for i in range(2)]
     return [isinstance(plan, cudnn.CudnnConvolution) for plan in plans]
 
@@ -105,7 +104,7 @@ def test_a_layer_falls_back_to_our_kernels(
 
 def test_no_library(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cudnn, "NAMES", ("libcudnn_that_is_not_there.so",))
-    monkeypatch.setattr(cudnn.ctypes.util, "find_library", lambda name: None)
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
     choice._gpu_backend.cache_clear()
     with pytest.raises(BackendError, match="--cudnn: cannot load"):
         choice.choose_backend("0", cudnn=True)

@@ -38,7 +38,7 @@ def first_weights(solver: Any) -> Any:
 
 
 def test_small_gradients_survive(cuda: Any) -> None:
-    found = {}
+    found: dict[str, Any] = {}
     for name, backend, settings in (
         ("float32", NumPyBackend(), ""),
         ("vanished", cuda, ""),

@@ -61,7 +61,7 @@ def test_ranks_train_as_on_the_cpu(cuda: Any, tmp_path: Path) -> None:
 
 
 def test_buffers_are_used_again(cuda: Any) -> None:
-    values = cuda.xp.asarray(np.float32([1, 2, 3]))
+    values = cuda.xp.asarray(np.array([1, 2, 3], np.float32))
     for _ in range(3):
         host = cuda.download(values)
         host += 1
@@ -72,7 +72,7 @@ def test_buffers_are_used_again(cuda: Any) -> None:
 
 def test_other_threads_queue_on_the_same_stream(cuda: Any) -> None:
     """The stand-in refuses work on a thread's default stream, which nothing would order."""
-    total, part = (cuda.xp.asarray(np.float32([1, 2])) for _ in range(2))
+    total, part = (cuda.xp.asarray(np.array([1, 2], np.float32)) for _ in range(2))
     loss = cuda.total(part)
     found: list[float] = []
 

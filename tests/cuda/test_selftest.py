@@ -40,7 +40,7 @@ def test_report(
 
     monkeypatch.setattr(selftest, "checks", checks)
     monkeypatch.setattr(cudnn_library, "NAMES", ("libcudnn_that_is_not_there.so",))
-    monkeypatch.setattr(cudnn_library.ctypes.util, "find_library", lambda name: None)
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
     monkeypatch.setattr(selftest, "timings", lambda gpu: ["timed"])
     report = tmp_path / "report.txt"
     monkeypatch.setattr("sys.argv", ["gpu_selftest.py", "--report", str(report)])

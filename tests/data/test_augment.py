@@ -82,7 +82,9 @@ def test_nvidias_resize_and_stretch() -> None:
     images = augmented(text, range(60))
     assert {min(image.shape[1:]) for image in images} == set(range(20, 31))
     first = images[0]
-    assert np.array_equal(first, resize(IMAGE, *first.shape[1:], NEAREST))  # its default
+    assert np.array_equal(
+        first, resize(IMAGE, first.shape[1], first.shape[2], NEAREST)
+    )  # its default
     stretched = augmented(text + "rand_resize_ratio_lower: 1 rand_resize_ratio_upper: 1.2")
     assert all(1 <= i.shape[2] / i.shape[1] <= 1.25 for i in stretched)
     assert len({i.shape for i in stretched}) > 15

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,10 @@ def test_values_are_read_once_until_the_cache_is_full(caplog: pytest.LogCaptureF
         reads.append(key)
         return bytes(10)
 
-    cache = Cache("some.db", limit=25)
+    cache: Cache[Any] = Cache("some.db", limit=25)
     with caplog.at_level(logging.WARNING, "pycaffe_fire"):
         for key in (0, 1, 2, 3) * 3:
-            assert cache.get(key, lambda key=key: read(key)) == bytes(10)
+            assert cache.get(key, partial(read, key)) == bytes(10)
     assert len(cache) == 2
     assert reads == [0, 1, 2, 3, 2, 3, 2, 3]
     assert len(caplog.records) == 1
@@ -35,7 +36,7 @@ def test_values_are_read_once_until_the_cache_is_full(caplog: pytest.LogCaptureF
 
 def test_the_limit_is_half_of_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "free_bytes", lambda: 40)
-    cache = Cache("some.db")
+    cache: Cache[Any] = Cache("some.db")
     for key in range(5):
         cache.get(key, lambda: np.zeros(2, np.float32))
     assert len(cache) == 2
@@ -43,7 +44,7 @@ def test_the_limit_is_half_of_the_free_memory(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("crop", [0, 6])
 def test_a_database_is_read_once(
-    small_lmdb: str, transform_param: Any, monkeypatch: pytest.MonkeyPatch, crop: int
+    small_lmdb: Any, transform_param: Any, monkeypatch: pytest.MonkeyPatch, crop: int
 ) -> None:
     path, _ = small_lmdb
     reads = []

@@ -44,7 +44,7 @@ def test_caffes_batches(golden: Path, case: Any) -> None:
 
 @pytest.mark.parametrize("order", [SequentialOrder(3), ShuffledOrder(9)])
 def test_the_same_for_any_threads_and_leaves(
-    small_lmdb: str, transform_param: Any, order: Any
+    small_lmdb: Any, transform_param: Any, order: Any
 ) -> None:
     path, _ = small_lmdb
     param = transform_param(crop_size=6, mirror=True)
@@ -63,7 +63,7 @@ def test_the_same_for_any_threads_and_leaves(
                 assert np.array_equal(batch.label, label[samples.start : samples.stop])
 
 
-def test_records_and_labels(small_lmdb: str, transform_param: Any) -> None:
+def test_records_and_labels(small_lmdb: Any, transform_param: Any) -> None:
     path, images = small_lmdb
     source = DatabaseSource(
         path, "LMDB", Transformer(transform_param(), True, 0), SequentialOrder(offset=18)
@@ -127,9 +127,9 @@ def test_the_fast_reader_agrees_with_the_general_one() -> None:
     whole = encode_datum(image, 300)
     broken = [whole[:cut] for cut in range(len(whole))]
     for _ in range(3000):
-        record = bytearray(whole)
-        record[rng.choice([*range(10), -1, -2, -3])] = rng.integers(256)
-        broken.append(bytes(record))
+        changed = bytearray(whole)
+        changed[rng.choice([*range(10), -1, -2, -3])] = rng.integers(256)
+        broken.append(bytes(changed))
     accepted = 0
     for record in [whole, *broken]:
         buffer = np.frombuffer(record + b"\x00" * 16, np.uint8)

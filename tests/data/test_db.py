@@ -52,7 +52,7 @@ def test_threads_share_one_database(tmp_path: Path) -> None:
     path = write(tmp_path / "x", 300)
     db = open_database(path)
     assert open_database(str(path) + "/../x") is db
-    wrong = []
+    wrong: list[int] = []
 
     def read() -> None:
         wrong.extend(i for i in range(300) if bytes(db.record(i)) != bytes([i % 251]) * 10)
@@ -66,7 +66,7 @@ def test_threads_share_one_database(tmp_path: Path) -> None:
 
 
 def test_more_threads_than_reader_slots(tmp_path: Path) -> None:
-    db = open_database(write(tmp_path / "x", 10))
+    db: Any = open_database(write(tmp_path / "x", 10))
 
     def full(**options: Any) -> None:
         raise lmdb.ReadersFullError("MDB_READERS_FULL")

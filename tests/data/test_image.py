@@ -33,7 +33,8 @@ def encode(image: Any, kind: str, **options: Any) -> Any:
 def test_jpeg_both_ways(monkeypatch: pytest.MonkeyPatch, options: Any) -> None:
     data = encode(photo(), "JPEG", quality=90, **options)
     expected = np.asarray(Image.open(io.BytesIO(data)))[:, :, ::-1].transpose(2, 0, 1)
-    assert np.array_equal(image._decode_jpeg(data, reuse=False), expected)
+    decoded = image._decode_jpeg(data, reuse=False)
+    assert decoded is not None and np.array_equal(decoded, expected)
     assert np.array_equal(decode_image(data, "p", reuse=True), expected)
     assert np.array_equal(decode_image(data, "p"), expected)
     monkeypatch.setattr(image, "_decode_jpeg", lambda data, reuse: None)

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ class Numbers:
     def __init__(self, delay: Any = None, fail_at: Any = None) -> None:
         self.delay = delay
         self.fail_at = fail_at
-        self.filled = []
+        self.filled: list[int] = []
 
     def fill(self, samples: range, data: Any, label: Any) -> None:
         if self.delay:
@@ -94,7 +94,7 @@ def test_errors_come_in_turn_with_their_type() -> None:
 
 def test_errors_of_the_schedule() -> None:
     with (
-        Loader(Numbers(), leaf_schedule(10, 4, [0]), 4) as batches,
+        Loader(cast(Any, Numbers()), leaf_schedule(10, 4, [0]), 4) as batches,
         pytest.raises(DataError, match="cannot be cut"),
     ):
         batches.next()

@@ -10,7 +10,7 @@ from pycaffe_fire.data.missing_data import advice, missing_sources
 
 
 def net(
-    phase: int, source: Any, crop: int = 0, kind: str = "Data", field: str = "data_param"
+    phase: str, source: Any, crop: int = 0, kind: str = "Data", field: str = "data_param"
 ) -> Any:
     made = schema.NetParameter()
     made.state.phase = getattr(schema, phase)

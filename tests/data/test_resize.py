@@ -61,9 +61,9 @@ def test_linear_is_the_definition(size: Any) -> None:
 @pytest.mark.parametrize("size", SIZES)
 def test_without_numba_the_same(monkeypatch: pytest.MonkeyPatch, method: Any, size: Any) -> None:
     pixels = RNG.integers(0, 256, (*size[:2], 3), dtype=np.uint8).transpose(2, 0, 1)  # interleaved
-    compiled = resize(pixels, *size[2:], method)
+    compiled = resize(pixels, size[2], size[3], method)
     monkeypatch.setattr("pycaffe_fire.backend.compiled.numba", None)
-    assert np.array_equal(resize(np.ascontiguousarray(pixels), *size[2:], method), compiled)
+    assert np.array_equal(resize(np.ascontiguousarray(pixels), size[2], size[3], method), compiled)
 
 
 @pytest.mark.parametrize("method", [LINEAR, CUBIC, AREA, NEAREST])

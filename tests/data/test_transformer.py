@@ -45,7 +45,7 @@ def test_definition(
     if not compiled:
         monkeypatch.setattr("pycaffe_fire.backend.compiled.numba", None)
     images = RNG.integers(0, 256, (8, 3, 11, 14), dtype=np.uint8)
-    fields = {"crop_size": 7, "mirror": True, "scale": 0.017}
+    fields: dict[str, Any] = {"crop_size": 7, "mirror": True, "scale": 0.017}
     subtract = np.zeros((3, 11, 14), np.float32)
     if mean == "values":
         fields["mean_value"] = [104, 117, 123]

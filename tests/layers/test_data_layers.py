@@ -63,7 +63,7 @@ def test_caffes_batches_from_files(images: Any, case: str) -> None:
 
 
 def test_shuffled_files_come_once_per_epoch(images: Any) -> None:
-    size = {"new_height": 20, "new_width": 20}
+    size: dict[str, Any] = {"new_height": 20, "new_width": 20}
     (images / "list.txt").write_text(
         "".join(
             f"images/{i:02d}.{'jpg' if i in (1, 3, 5, 9, 11) else 'png'} {i}\n" for i in range(12)
@@ -277,7 +277,7 @@ def test_hdf5_shuffles_files_and_rows(hdf5: Any) -> None:
             net.context.step = step
             net.run_forward()
             data, label = net.blobs["data"].data, net.blobs["label"].data
-            assert np.array_equal(data, label[:, None] * np.float32([1, 10]))
+            assert np.array_equal(data, label[:, None] * np.array([1, 10], np.float32))
             labels += label.astype(int).tolist()
         net.close()
         return labels[:15], labels[15:]

@@ -55,8 +55,9 @@ def test_roi_pooling_is_the_maximum_of_each_bin(monkeypatch: pytest.MonkeyPatch)
     rois = random_regions(12, 2, 40)
     params = "roi_pooling_param { pooled_h: 3 pooled_w: 3 spatial_scale: 0.25 }"
     made, (y,) = trial("ROIPooling", params, x, rois)
-    want, want_dx = np.zeros_like(y), np.zeros_like(x)
-    dy = np.random.default_rng(2).normal(size=y.shape)
+    want: Array = np.zeros_like(y)
+    want_dx: Array = np.zeros_like(x)
+    dy = np.asarray(np.random.default_rng(2).normal(size=y.shape))
     for r, c, i, j in np.ndindex(y.shape):
         rows, columns = roi_window(rois[r], i, j, 3, 0.25, x.shape)
         window = x[int(rois[r, 0]), c, rows, columns]
@@ -101,7 +102,7 @@ def test_psroi_pooling_is_the_mean_of_each_bin_in_its_own_channel() -> None:
 def test_overlaps() -> None:
     a = np.array([[0.0, 0, 2, 2], [0, 0, 1, 1], [3, 3, 2, 2]])  # the last is inside out
     b = np.array([[1.0, 1, 3, 3], [0, 0, 2, 2], [2, 0, 4, 2]])
-    want = [[1 / 7, 1, 0], [0, 0.25, 0], [0, 0, 0]]
+    want: list[Any] = [[1 / 7, 1, 0], [0, 0.25, 0], [0, 0, 0]]
     np.testing.assert_allclose(boxes.overlaps(np, a, b), want)
 
 

@@ -147,7 +147,8 @@ def test_reshape_comes_before_every_forward() -> None:
     made = net(INPUT + layer("Scaled", 'param_str: "1"'))
     made.forward()
     made.forward()
-    assert made.layers[1].calls == ["reshape", "reshape", "forward", "reshape", "forward"]
+    layer_made: Any = made.layers[1]
+    assert layer_made.calls == ["reshape", "reshape", "forward", "reshape", "forward"]
     made.blobs["x"].reshape(5, 2)
     made.forward()
     assert made.blobs["y"].shape == (5, 2)
@@ -205,11 +206,12 @@ def test_a_source_of_data_and_its_methods() -> None:
     made = net(layer("Source", ends='top: "y"'), caffe.TEST)
     assert made.blobs["y"].shape == (1, 2)
     assert made.forward()["y"].shape == (2, 2)
-    made.layers[0].set_size(6)
+    source: Any = made.layers[0]
+    source.set_size(6)
     np.testing.assert_array_equal(made.forward()["y"], np.full((7, 2), 17))
-    assert made.layers[0].named == "layer"
+    assert source.named == "layer"
     with pytest.raises(AttributeError, match="no_such"):
-        made.layers[0].no_such  # noqa: B018
+        source.no_such  # noqa: B018
 
 
 def test_a_source_of_data_cannot_feed_leaves() -> None:

@@ -11,6 +11,7 @@ import pytest
 from pycaffe_fire import Net, schema
 from pycaffe_fire.errors import LayerError
 from pycaffe_fire.layers import LAYERS
+from pycaffe_fire.net import net as core
 from pycaffe_fire.solver import Solver, SolverOptions
 from tests.layers.case import Array, Case, Trial
 from tests.layers.test_contract import ROWS, fast, rows
@@ -72,7 +73,7 @@ def expected_to_move(case: Case, trial: Trial) -> list[str]:
     return [n for n, g in found if np.abs(g).max(initial=0) > 1e-5 and n not in fixed]
 
 
-def put(net: Net, values: list[Array]) -> None:
+def put(net: core.Net, values: list[Array]) -> None:
     for i, value in enumerate(values):
         net.blobs[f"in{i}"].data[...] = value
     net.blobs["one"].data[...] = 1

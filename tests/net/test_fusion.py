@@ -45,7 +45,7 @@ def make(text: str, backend: Backend, fused: bool, phase: int) -> caffe.Net:
 def run(net: caffe.Net, passes: int = 2) -> dict[str, Any]:
     """Two passes, because buffers swap and gradients add up."""
     rng = np.random.default_rng(5)
-    found = {}
+    found: dict[str, Any] = {}
     for i in range(passes):
         net.blobs["data"].data[...] = rng.standard_normal(net.blobs["data"].shape)
         net.forward()

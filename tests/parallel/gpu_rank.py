@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+from typing import Any
 
 from mpi4py import MPI
 
@@ -21,7 +22,8 @@ class AtOnce:
 
 if __name__ == "__main__":
     fake_cupy.install(sys.modules)
-    fake_cupy.cuda.Event.done = True
+    events: Any = fake_cupy.cuda.Event
+    events.done = True
     sys.modules["cupy.cuda.nccl"] = queued_nccl
-    queued_nccl.streams, queued_nccl.comm = AtOnce(), MPI.COMM_WORLD
+    vars(queued_nccl).update(streams=AtOnce(), comm=MPI.COMM_WORLD)
     sys.exit(fire_train.main(sys.argv[1:]))

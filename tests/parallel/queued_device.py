@@ -112,7 +112,7 @@ class Array:
     def set(self, values: Any, stream: Stream) -> None:
         stream.enqueue(lambda: np.copyto(self.host, values))
 
-    def __iadd__(self, other: Array) -> Array:
+    def __iadd__(self, other: Any) -> Array:
         return add(self, other, out=self)
 
     def __add__(self, other: Any) -> Array:

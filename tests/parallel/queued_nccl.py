@@ -13,7 +13,11 @@ from tests.parallel.queued_device import streams
 
 available = True
 NCCL_SUM, NCCL_FLOAT16, NCCL_FLOAT32, NCCL_BFLOAT16 = 0, 6, 7, 9
-DTYPES = {NCCL_FLOAT16: np.float16, NCCL_FLOAT32: np.float32, NCCL_BFLOAT16: np.uint16}
+DTYPES: dict[int, Any] = {
+    NCCL_FLOAT16: np.float16,
+    NCCL_FLOAT32: np.float32,
+    NCCL_BFLOAT16: np.uint16,
+}
 calls: list[tuple[Any, ...]] = []  # name, count, datatype, stream: in the order of queueing
 _group: list[Callable[[], list[Any]]] | None = None
 comm: Any = None  # MPI's communicator of the case

@@ -28,8 +28,10 @@ import pytest
 from pycaffe_fire.errors import SolverError
 from pycaffe_fire.parallel import device, waiting
 from pycaffe_fire.parallel.communicators import COMMUNICATORS
-from pycaffe_fire.parallel.device import Direct, Nccl, Staged, adapted
-from pycaffe_fire.parallel.device.direct import mpi_reads_devices
+from pycaffe_fire.parallel.device import adapted
+from pycaffe_fire.parallel.device.direct import Direct, mpi_reads_devices
+from pycaffe_fire.parallel.device.nccl import Nccl
+from pycaffe_fire.parallel.device.staged import Staged
 from pycaffe_fire.parallel.launch import find_mpiexec
 from pycaffe_fire.parallel.tree import Node
 from tests.parallel.queued_device import Array, QueuedBackend, empty

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -107,7 +107,7 @@ def test_threads_do_not_change_bits_of_winograds_method() -> None:
     winograd = pytest.importorskip("pycaffe_fire.backend.onednn.winograd")
     solver = make(WIDE, SGD, 1, leaves=4)
     (wide,) = (layer for layer in solver.net.layers if layer.name == "wide")
-    assert isinstance(wide._plans[0][0], winograd.Winograd)
+    assert isinstance(cast(Any, wide)._plans[0][0], winograd.Winograd)
     solver.close()
     first, _ = trained(WIDE, 4, 1)
     assert same_bits(first, trained(WIDE, 4, 2)[0])

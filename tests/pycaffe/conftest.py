@@ -1,19 +1,15 @@
-"""`import caffe` here is the drop-in package of this checkout."""
+"""`import caffe` here is the drop-in package of this checkout, see `pythonpath` in pyproject.toml."""
 
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import pycaffe_fire
 from pycaffe_fire.report.glog import LOGGER
 
-DROPIN = Path(pycaffe_fire.__file__).parent / "dropin"
-sys.path.insert(0, str(DROPIN))
 _before = LOGGER.level, LOGGER.propagate, list(LOGGER.handlers)
 importlib.import_module("caffe")  # begins to log, which is not meant for other tests
 LOGGER.level, LOGGER.propagate, LOGGER.handlers[:] = _before

@@ -142,9 +142,9 @@ def test_settings_of_several_solvers() -> None:
         caffe.set_solver_count(1)
         caffe.set_solver_rank(0)
         caffe.set_multiprocess(False)
-    for wrong in (lambda: caffe.set_solver_count(0), lambda: caffe.set_solver_rank(-1)):
+    for wrong, number in ((caffe.set_solver_count, 0), (caffe.set_solver_rank, -1)):
         with pytest.raises(SolverError, match="takes a number"):
-            wrong()
+            wrong(number)
 
 
 def test_modes_and_devices() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,7 +42,7 @@ def test_all_constructors(here: Path) -> None:
 def test_level_and_stages() -> None:
     Path("staged.prototxt").write_text(STAGED)
 
-    def names(*arguments: object, **options: object) -> list[str]:
+    def names(*arguments: Any, **options: Any) -> list[str]:
         return caffe.Net("staged.prototxt", caffe.TEST, *arguments, **options)._layer_names
 
     assert [n for n in names() if "split" not in n] == ["data"]

@@ -27,7 +27,7 @@ def weights(solver: Any) -> Any:
 
 
 def fed_solver(settings: str = "", **options: Any) -> Any:
-    solver = caffe.SGDSolver(solver_file(settings, TRAIN), **options)
+    solver: Any = caffe.SGDSolver(solver_file(settings, TRAIN), **options)
     for net in solver.leaves.nets:
         net.set_input_arrays(DATA, LABELS)
     return solver
@@ -66,7 +66,8 @@ def test_a_message_makes_a_solver_and_stays_as_it_is() -> None:
 
 
 def test_callbacks_come_in_order_and_may_change_gradients() -> None:
-    solver, seen = fed_solver(), []
+    solver = fed_solver()
+    seen: list[tuple[Any, ...]] = []
     before = weights(solver).copy()
 
     def on_gradients() -> None:
@@ -91,7 +92,7 @@ def test_one_function_is_called_when_gradients_are_ready() -> None:
 
 
 def test_callbacks_see_the_whole_batch_s_gradients_with_leaves_too() -> None:
-    seen = {}
+    seen: dict[int, list[Any]] = {}
     for leaves in (1, 4):
         solver = fed_solver(leaves=leaves)
         seen[leaves] = []
@@ -198,7 +199,7 @@ def ctrl_c() -> Iterator[None]:
 
 def test_ctrl_c_stops_between_iterations_and_training_goes_on(ctrl_c: None) -> None:
     solver, whole = fed_solver("momentum: 0.9"), fed_solver("momentum: 0.9")
-    asked = []
+    asked: list[bool] = []
 
     def interrupt() -> None:
         if solver.iter == 2 and not asked:

@@ -105,7 +105,7 @@ def save(path: Path, height: int = 20, width: int = 24) -> str:
 def test_windows(model: tuple[str, str], tmp_path: Path) -> None:
     detector = Detector(*model, **OPTIONS)
     names = [save(tmp_path / "a.png"), save(tmp_path / "b.png", 30)]
-    windows = [[(0, 0, 20, 24), (5, 6, 17, 20)], [np.array([1, 2, 30, 9])]]
+    windows: list[Any] = [[(0, 0, 20, 24), (5, 6, 17, 20)], [np.array([1, 2, 30, 9])]]
     found = detector.detect_windows(list(zip(names, windows, strict=True)))
     assert [d["filename"] for d in found] == [names[0], names[0], names[1]]
     assert found[1]["window"] == (5, 6, 17, 20)

@@ -133,7 +133,7 @@ def test_settings_that_do_not_fit(name: str, value: Any, message: str) -> None:
 
 
 def test_unknown_inputs_are_named() -> None:
-    made = transformer()
+    made: Any = transformer()
     for call in (made.preprocess, made.deprocess, made.set_mean, made.set_raw_scale):
         with pytest.raises(DataError, match='"label" is not one of the net inputs: data'):
             call("label", np.zeros(3))

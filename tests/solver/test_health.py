@@ -131,7 +131,8 @@ def test_skipping_gives_up(tmp_path: Path) -> None:
 
 def fail_once(solver: Solver, iteration: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The loss of one iteration is NaN, the first time."""
-    real, failed = solver.leaves.run, []
+    failed: list[int] = []
+    real = solver.leaves.run
 
     def run(at: int, collect: bool = False) -> Any:
         loss, outputs = real(at, collect)

@@ -9,6 +9,7 @@ import resource
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,7 @@ def flip(path: str, at: int = -40) -> None:
     Path(path).write_bytes(data)
 
 
-DAMAGE = {
+DAMAGE: dict[str, tuple[Callable[[], object], str]] = {
     "a bit of the state": (lambda: flip("out/run_iter_3.solverstate", 300), "checksum is wrong"),
     "a bit of the record": (lambda: flip("out/run_iter_3.solverstate"), "damaged"),
     "a bit of the weights": (lambda: flip("out/run_iter_3.caffemodel"), "run_iter_3.caffemodel"),

@@ -18,7 +18,7 @@ from timing import (
     wait_for_quiet,
 )
 
-from pycaffe_fire import Net, schema
+from pycaffe_fire import schema
 from pycaffe_fire.backend import cpu_backend
 from pycaffe_fire.errors import FireError
 from pycaffe_fire.layers.base import Layer
@@ -32,9 +32,7 @@ SEED = 1  # every process fills the same weights
 class FireNet:
     """The commands that train.py gives."""
 
-    def build(
-        self, net: str, threads: int, sgd: dict[str, float], leaves: int = 1
-    ) -> dict[str, Any]:
+    def build(self, net: str, threads: int, sgd: dict[str, Any], leaves: int = 1) -> dict[str, Any]:
         """Set up a solver for the net in the file `net` (a NetParameter) and fill its inputs."""
         with open(net, "rb") as file:
             param = schema.NetParameter.FromString(file.read())
@@ -45,7 +43,7 @@ class FireNet:
             schema.SolverParameter(type="SGD", lr_policy="fixed", train_net_param=param, **sgd),
             SolverOptions(cpu_backend(threads), SEED, leaves=leaves, share_gradients=True),
         )
-        self.net: Net = self.solver.net
+        self.net = self.solver.net
         self.inputs = [top for each in param.layer if each.type == "Input" for top in each.top]
         classes = class_counts(param)
         for name in self.inputs:

@@ -84,7 +84,7 @@ class TorchNet:
 
     def _check(self) -> tuple[float, dict[int, float]]:
         loss = self.forward()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         gradients = {
             start: float(weight.grad.norm())
             for start, weight in self._parameters.items()
@@ -113,7 +113,7 @@ class TorchNet:
         self._sgd.zero_grad()
         loss = self.forward()
         watch.lap("forward")
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         watch.lap("backward")
         self._sgd.step()
         watch.lap("update")

@@ -13,7 +13,7 @@ import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -45,7 +45,7 @@ def ascontiguousarray(a: Any, dtype: Any = None) -> ndarray:
     return work(lambda: np.ascontiguousarray(host, dtype), False, host)
 
 
-def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
+def empty(shape: Any, dtype: Any = float, order: Literal["C", "F"] = "C") -> ndarray:
     """Poisoned: a kernel that forgets to write an element is found out."""
     made = np.empty(shape, dtype, order)
     made.reshape(-1).view(np.uint8)[...] = 0xFF

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from . import cuda
 
 CUBLAS_OP_N, CUBLAS_OP_T = 0, 1
 CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT = 68, -1
-KINDS = {0: np.dtype(np.float32), 2: np.dtype(np.float16), 14: np.dtype(np.uint16)}
+KINDS: dict[int, Any] = {0: np.dtype(np.float32), 2: np.dtype(np.float16), 14: np.dtype(np.uint16)}
 
 
 def _scalar(address: int) -> float:
@@ -81,6 +82,11 @@ def multiply(
             write_floats(c, product + keep * read_floats(c) if keep else product)
 
 
+def _multiply_keeping(scalars: list[ctypes.c_float], given: list[int]) -> None:
+    """Multiplies by scalars that must live until then."""
+    multiply(*given)
+
+
 class Library:
     """The C library itself, which captures where CuPy refuses to."""
 
@@ -92,5 +98,5 @@ class Library:
         alpha, beta = given[5], given[14]  # read now, as the real library does
         scalars = [ctypes.c_float(_scalar(at)) for at in (alpha, beta)]
         given[5], given[14] = (ctypes.addressof(scalar) for scalar in scalars)
-        cuda.enqueue(lambda kept=scalars: multiply(*given))
+        cuda.enqueue(partial(_multiply_keeping, scalars, given))
         return 0
