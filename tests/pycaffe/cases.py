@@ -7,6 +7,8 @@ from typing import Any
 
 import pycaffe_fire as caffe
 
+DROPIN = Path(caffe.__file__).parent / "dropin"
+
 DEPLOY = """
 name: "small"
 layer { name: "data" type: "Input" top: "data"

@@ -1,4 +1,4 @@
-"""`import caffe` here is the drop-in package of this checkout, see `pythonpath` in pyproject.toml."""
+"""`import caffe` is the drop-in of this checkout: `pythonpath` in pyproject.toml names it."""
 
 from __future__ import annotations
 

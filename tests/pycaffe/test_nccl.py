@@ -13,8 +13,7 @@ import pytest
 
 import pycaffe_fire as caffe
 from pycaffe_fire.parallel.launch import find_mpiexec
-from tests.pycaffe.cases import DUMMY, solver_file
-from tests.pycaffe.conftest import DROPIN
+from tests.pycaffe.cases import DROPIN, DUMMY, solver_file
 
 SCRIPT = Path(__file__).parent / "scripts" / "several_solvers.py"
 SETTINGS = "random_seed: 5 max_iter: 4 display: 2 momentum: 0.9"

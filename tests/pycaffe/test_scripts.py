@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pycaffe.conftest import DROPIN
+from tests.pycaffe.cases import DROPIN
 
 SCRIPTS = Path(__file__).parent / "scripts"
 ENDINGS = {
