@@ -158,7 +158,7 @@ class LmdbDatabase(Database):
 
     def _is_mapped(self, value: memoryview) -> bool:
         if not len(value) or self._mapped is None:
-            return len(value) <= self._needed
+            return bool(len(value) <= self._needed)
         start = np.frombuffer(value, np.uint8).__array_interface__["data"][0]
         return bool(
             self._mapped[0] <= start and start + len(value) <= self._mapped[0] + self._needed

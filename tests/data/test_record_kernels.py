@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -100,7 +101,7 @@ print("held", found)
 """
 
 
-def test_a_number_in_the_place_of_the_pixels_is_no_image(tmp_path):
+def test_a_number_in_the_place_of_the_pixels_is_no_image(tmp_path: Path) -> None:
     """It was taken for the pixels' length, and what lay behind the record was trained on."""
     with DatabaseWriter(tmp_path / "x") as writer:
         writer.put(b"0", GOOD)
@@ -115,7 +116,7 @@ def test_a_number_in_the_place_of_the_pixels_is_no_image(tmp_path):
     assert label.tolist() == [3, 3] and bytes(data[1].ravel().astype(np.uint8)) == b"abcd"
 
 
-def test_numbers_are_cut_to_32_bits_as_protobuf_does():
+def test_numbers_are_cut_to_32_bits_as_protobuf_does() -> None:
     wide = b"\x08\x81\x80\x80\x80\x10" + GOOD[2:]  # channels 2^32 + 1
     assert datum_image(parse_datum(wide, "k"), "k").shape == SHAPE
     negative = b"\x08" + b"\xff" * 9 + b"\x01" + GOOD[2:]
@@ -123,7 +124,7 @@ def test_numbers_are_cut_to_32_bits_as_protobuf_does():
         datum_image(parse_datum(negative, "k"), "k")
 
 
-def test_kernels_read_nothing_behind_a_record():
+def test_kernels_read_nothing_behind_a_record() -> None:
     pytest.importorskip("numba")
     command = [sys.executable, "-c", FUZZ, "7", "4000"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
