@@ -41,7 +41,7 @@ EDGES += [6.1e-5, 6.097e-5, -1e-5, 2049, 2051, 0.1, 3.4e38, 1 + 2**-11, 1 + 3 * 
 
 
 def test_float16_rounds_as_numpy_does(cuda: Any) -> None:
-    values = np.concatenate([np.float32(EDGES), np.float32(RNG.standard_normal(5000) * 100)])
+    values = np.array([*EDGES, *RNG.standard_normal(5000) * 100], np.float32)
     packed = cuda.xp.empty(values.size, np.float16)
     cuda.kernels["narrow", "float16"](values.size, cuda.xp.asarray(values), 0.5, packed)
     with np.errstate(over="ignore"):
@@ -53,12 +53,12 @@ def test_float16_rounds_as_numpy_does(cuda: Any) -> None:
 
 
 def test_bfloat16_keeps_the_upper_half(cuda: Any) -> None:
-    values = np.concatenate([np.float32(EDGES), np.float32(RNG.standard_normal(5000) * 100)])
+    values = np.array([*EDGES, *RNG.standard_normal(5000) * 100], np.float32)
     packed = cuda.converted(cuda.xp.asarray(values), "bfloat16")
     got = cuda.converted(packed, "float32").get()
     real = np.isfinite(values) & (np.abs(values) < 3e38) & (np.abs(values) > 1e-37)
     assert (np.abs(got[real] - values[real]) <= np.abs(values[real]) * 2**-8).all()
     np.testing.assert_array_equal(np.isnan(got), np.isnan(values))
-    exact = np.float32([1.0, -2.5, 0.0, np.inf])
+    exact = np.array([1.0, -2.5, 0.0, np.inf], np.float32)
     again = cuda.converted(cuda.converted(cuda.xp.asarray(exact), "bfloat16"), "float32")
     np.testing.assert_array_equal(again.get(), exact)
