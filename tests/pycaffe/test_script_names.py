@@ -16,7 +16,7 @@ from pycaffe_fire import layers as L
 from pycaffe_fire import pycaffe, schema
 from pycaffe_fire.pycaffe import draw
 from tests.net.net_cases import IMAGES, LABELS, conv, inputs, ip, layer, softmax_loss
-from tests.pycaffe.conftest import DROPIN
+from tests.pycaffe.cases import DROPIN
 
 
 def net() -> caffe.Net:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from ranks import run_hosts
 
+from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.cli.common import without_flags
 from pycaffe_fire.parallel.buckets import Bucket, Exchange
 from pycaffe_fire.parallel.communicators import COMMUNICATORS
@@ -44,10 +45,8 @@ class Iterations:
             Bucket(slice(int(a), int(b)), i)
             for i, (a, b) in enumerate(zip(ends, ends[1:], strict=False))
         ]
-        self._exchange = Exchange(self._buckets, self._start, 1, self._communicator)
-
-    def _start(self, bucket: Bucket) -> None:
-        self._communicator.start([Node(self._comm.rank, 1, self._gradient[bucket.place])])
+        merge = NumPyBackend().accumulate
+        self._exchange = Exchange(self._buckets, 1, self._communicator, merge)
 
     def run(self, overlap: bool) -> float:
         """Seconds of one iteration on the slowest rank."""
@@ -56,7 +55,7 @@ class Iterations:
         compute = self._profile.compute(1)
         backward = compute * self._profile.backward_share
         self._gradient[:] = 1.0
-        self._exchange.begin()
+        self._exchange.begin([[Node(self._comm.rank, 1, self._gradient)]])
         self._comm.Barrier()
         began = time.perf_counter()
         start = began + compute - backward
