@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 from .. import schema
 from ..backend import cpu_backend
-from ..data.missing_data import DATA_FIELDS
 from ..errors import NetError, SolverError
-from ..layers import Context
+from ..layers import Context, layer_class
 from ..net import Net
 from ..net.graph import filter_net
 from ..net.synthetic import with_synthetic_data
@@ -180,12 +179,8 @@ def _net(options: argparse.Namespace) -> tuple[NetParameter, int]:
 
 
 def _batch(param: NetParameter) -> int:
-    for layer in param.layer:
-        if layer.type in DATA_FIELDS:
-            return int(getattr(layer, DATA_FIELDS[layer.type]).batch_size)
-        if layer.type == "DummyData" and layer.dummy_data_param.shape:
-            return int(layer.dummy_data_param.shape[0].dim[0])
-    return 0
+    sizes = (layer_class(layer.type).batch_size(layer) for layer in param.layer)
+    return next((size for size in sizes if size), 0)
 
 
 def _profile(options: argparse.Namespace, param: NetParameter, batch: int) -> Profile:

@@ -5,9 +5,23 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from .base import LAYERS, Context, Layer, Loss, Neuron, register_layer
+from .base import LAYERS, Layer, Loss, Neuron, layer_class, register_layer
+from .context import Context
+from .data_layer import DataLayer
+from .description import Storage
 
-__all__ = ["LAYERS", "Context", "Layer", "Loss", "Neuron", "layer_type_list", "register_layer"]
+__all__ = [
+    "LAYERS",
+    "Context",
+    "DataLayer",
+    "Layer",
+    "Loss",
+    "Neuron",
+    "Storage",
+    "layer_class",
+    "layer_type_list",
+    "register_layer",
+]
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

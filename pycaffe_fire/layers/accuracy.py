@@ -8,6 +8,7 @@ import numpy as np
 
 from ..backend.blob import Blob
 from .base import Layer, register_layer
+from .description import Storage
 from .labels import Labels, ignore_label
 
 
@@ -15,6 +16,9 @@ from .labels import Labels, ignore_label
 class Accuracy(Layer):
     """A second top holds the accuracy of each class. Ties count against the label, as in Caffe."""
 
+    storage = Storage.FLOAT32
+    compares_labels = True
+    family = "score"
     bottoms = (2, 2)
     tops = (1, 2)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..backend.blob import Blob
 from .base import Layer, register_layer
+from .description import Storage
 
 
 @register_layer("ArgMax")
@@ -17,6 +18,9 @@ class ArgMax(Layer):
     With `axis` the top holds indices, or values if `out_max_val`. Without, its axis 2 holds the
     indices, and `out_max_val` adds the values as a second channel.
     """
+
+    storage = Storage.FLOAT32
+    family = "score"
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param, shape = self.param.argmax_param, list(bottom[0].shape)

@@ -7,13 +7,24 @@ from typing import Any
 
 from ..backend.blob import Blob
 from .base import Layer, register_layer
+from .coordinates import CoordMap, UndefinedMapException
+from .description import Storage
 
 
 @register_layer("Axpy")
 class Axpy(Layer):
     """top = a * x + y with one a per sample and channel; bottoms are a, x, y."""
 
+    storage = Storage.ROUNDED
+    pixelwise = True
+    family = "joint"
     bottoms = (3, 3)
+
+    @classmethod
+    def coordinates(cls, param: Any, bottom: int = 0) -> CoordMap:
+        if not bottom:
+            raise UndefinedMapException("Axpy's first bottom has one number per channel, no pixels")
+        return super().coordinates(param, bottom)
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         a, x, y = (blob.shape for blob in bottom)

@@ -1,13 +1,13 @@
 """What a layer is: declared counts of bottoms and tops, set up once, reshaped when shapes change.
 
 The order is Caffe's and is fixed here, so a subclass never writes a constructor: check the counts,
-`setup`, `reshape`, then many times `forward` and `backward`.
+`setup`, `reshape`, then many times `forward` and `backward`. What a type says about itself without
+being built (storage, running averages, drawing ...) is in description.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NoReturn
 
 from .. import schema
@@ -15,47 +15,28 @@ from ..backend.base import Backend, Draw
 from ..backend.blob import Blob, SharedBlob
 from ..backend.random import key
 from ..backend.tensor import Layout, Tensor
-from ..data.bad_records import FAIL
 from ..errors import LayerError, NetError
+from .context import Context
+from .description import Description, Storage
 from .fillers import fill
 from .plugins import PluginRegistry
 
 Count = tuple[int, "int | None"]  # at least, at most (None: no limit)
 
 
-@dataclass
-class Context:
-    """Where in the training a net stands; layers that draw numbers or read records look here.
+class Layer(Description):
+    """Base of all layers; subclasses override what they need of the hooks below.
 
-    A pass (`step`) is one forward over the global batch, cut into `leaves` leaves; this net runs
-    the leaves of `own_leaves` in turn and stands at `leaf`.
+    There from the start: `param` (the LayerParameter), `name`, `type`, `phase`, `backend` (which
+    makes plans), `xp` (NumPy or CuPy, for array code) and `context` (seed, pass, leaf). `blobs` are
+    the weights, made in `setup`; `param_propagate_down[i]` says whether weight i learns.
     """
-
-    seed: int = 0
-    step: int = 0
-    leaf: int = 0
-    leaves: int = 1
-    own_leaves: tuple[int, ...] = (0,)
-    iter_size: int = 1
-    bad_records: str = FAIL  # or SKIP: what a record that cannot be used does
-    python_modules: bool = False  # may a prototxt import the module of a Python layer?
-
-    def on_leaves(self, own: Sequence[int], leaves: int) -> Context:
-        """The same, for a net that runs these of all leaves."""
-        return replace(self, leaf=own[0], leaves=leaves, own_leaves=tuple(own))
-
-
-class Layer:
-    """Base of all layers. Subclasses override what they need of setup/reshape/forward/backward."""
 
     bottoms: ClassVar[Count] = (1, 1)
     tops: ClassVar[Count] = (1, 1)
     equal_counts: ClassVar[bool] = False  # as many tops as bottoms
     auto_tops: ClassVar[bool] = False  # missing tops are added without a name (losses)
     default_loss_weight: ClassVar[float] = 0.0
-    # Types of in-place layers behind this one whose work its own ops can do, in that order.
-    fuses: ClassVar[tuple[str, ...]] = ()
-    fuses_backward: ClassVar[bool] = False
 
     def __init__(self, param: Any, phase: int, backend: Backend, context: Context) -> None:
         self.param = param
@@ -80,51 +61,58 @@ class Layer:
     # For subclasses to override.
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        """Read and check parameters, create weights. Called once."""
+        """Read and check the parameters and create the weights with `add_param`.
+
+        Called once. The counts of blobs are checked, bottoms have their shapes, tops have none yet.
+        Refuse what makes no sense with `fail`.
+        """
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        """Shape the tops and plan; called again whenever a bottom changes."""
+        """Check the bottoms' shapes, shape every top, and ask the backend for plans.
+
+        Called after `setup` and again whenever a bottom's shape or layout has changed. In place,
+        `top[0] is bottom[0]`. The bottoms' values are not there yet.
+        """
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        """Compute the tops."""
+        """Write every top's values (`top[i].data[...] = `), or run the plan that does.
+
+        Where `leads` is set, the tops must also have the work of `followers` done to them. Random
+        numbers come from `draw`, running averages go through `remember`.
+        """
 
     def backward(
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
     ) -> None:
-        """Compute the bottoms' gradients where asked, and add to the weights' gradients."""
+        """From the tops' gradients (`diff`) compute those of bottoms and weights.
+
+        Overwrite `bottom[i].diff` where `propagate_down[i]`, and leave it alone elsewhere. Add to
+        `blobs[i].diff` where `param_propagate_down[i]`: the solver clears it once per iteration.
+        Values are those of the last forward; in place, `bottom[0].data` holds the top's.
+        """
 
     def separate(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        """After a pass that did the followers' work: redo this layer's own part of it alone.
+        """After a forward that did the followers' work: make the tops as without it.
 
-        Only for layers with `fuses_backward`; what a pass does besides its tops stays done.
+        Called where somebody wants to see a blob in between. Only for layers with `fuses_backward`;
+        what a pass does besides its tops (running averages) must not be done again.
         """
         raise NotImplementedError
 
-    def remember(self, index: int, new: Any, fade: float) -> None:
-        """Let a new value into a running average: blob = fade * blob + new.
+    def multiply_adds(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> int:
+        """How many there are in the matrix products of one forward pass.
 
-        Where leaves run side by side, the blob waits: new values travel with the gradients, in the
-        blob's own place, and `fold_average` lets their mean in once the leaves have been summed.
+        Everything else is small beside them. A layer whose weights have two or more axes must
+        override this, if only to say that it multiplies no matrices.
         """
-        alone = self.context.leaves == 1
-        sums = self.blobs[index].data if alone else self.blobs[index].diff
-        sums *= fade
-        sums += new
-        if not alone:
-            self.fades[index] = fade * self.fades.get(index, 1.0)
-
-    def fold_average(self, index: int, mean: Any) -> None:
-        """The mean over all leaves of what `remember` collected in one iteration."""
-        average = self.blobs[index].data
-        average *= self.fades.pop(index, 1.0)
-        average += mean
+        return 0
 
     def allow_force_backward(self, bottom_index: int) -> bool:
         """May force_backward send gradients to this bottom? (Not to labels.)"""
         return True
 
     def close(self) -> None:
-        """Give back threads and files."""
+        """Give back threads and files; a net calls it when it is closed."""
 
     # For subclasses to call.
 
@@ -144,6 +132,22 @@ class Layer:
                 self.fail(str(error))
         self.blobs.append(blob)
         return blob
+
+    def remember(self, index: int, new: Any, fade: float) -> None:
+        """Let a new value into a running average: blob = fade * blob + new.
+
+        For `forward`, once per blob and pass; `index` must be declared in `averages`. Where leaves
+        run side by side, the blob waits: new values travel with the gradients, in the blob's own
+        place, and `fold_average` lets their mean in once the leaves have been summed.
+        """
+        if index not in self.averages:
+            self.fail(f"its class must name blob {index} in `averages`: forward changes it")
+        alone = self.context.leaves == 1
+        sums = self.blobs[index].data if alone else self.blobs[index].diff
+        sums *= fade
+        sums += new
+        if not alone:
+            self.fades[index] = fade * self.fades.get(index, 1.0)
 
     def borrow(self, index: int, blob: Blob, donor: Blob) -> Blob:
         """Let a weight blob use the values of another net's."""
@@ -185,7 +189,13 @@ class Layer:
     def top(self) -> list[str]:
         return list(self.param.top)
 
-    # For the net.
+    # For the net and the solver.
+
+    def fold_average(self, index: int, mean: Any) -> None:
+        """Take in the mean over all leaves of what `remember` collected in one iteration."""
+        average = self.blobs[index].data
+        average *= self.fades.pop(index, 1.0)
+        average += mean
 
     def check_counts(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         for what, blobs, (low, high) in (
@@ -228,8 +238,18 @@ LAYERS: PluginRegistry[type[Layer]] = PluginRegistry(
 register_layer = LAYERS.register
 
 
+def layer_class(kind: str) -> type[Layer]:
+    """The class of a type, for asking it about itself; Layer if there is no such type."""
+    if kind not in LAYERS:
+        return Layer
+    return LAYERS[kind]
+
+
 class Neuron(Layer):
     """One bottom, one top of the same shape; may run in place."""
+
+    storage = Storage.ROUNDED
+    pixelwise = True
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         if top[0] is not bottom[0]:
@@ -239,6 +259,8 @@ class Neuron(Layer):
 class Loss(Layer):
     """Compares predictions with labels; its first top is the loss and counts with weight 1."""
 
+    storage = Storage.FLOAT32
+    family = "loss"
     bottoms = (2, 2)
     auto_tops = True
     default_loss_weight = 1.0

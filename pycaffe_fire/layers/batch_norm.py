@@ -21,8 +21,16 @@ class BatchNorm(Neuron):
     of the weights to divide them by; they are no parameters to learn.
     """
 
+    averages = (0, 1, 2)
     fuses = ("Scale", "ReLU")
     fuses_backward = True
+
+    @classmethod
+    def can_fuse(cls, follower: Any) -> bool:
+        if follower.type == "ReLU":
+            return bool(follower.relu_param.negative_slope == 0)
+        scale = follower.scale_param
+        return bool(scale.axis == 1 and scale.num_axes == 1)  # one factor per channel
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.batch_norm_param
@@ -30,7 +38,7 @@ class BatchNorm(Neuron):
             if getattr(param, field):
                 self.fail(
                     f"{field} is {fork} Caffe's; put a Scale (with bias_term) or ReLU layer "
-                    f"behind it instead"
+                    f"after it instead"
                 )
         self._use_global = not is_train(self.phase)
         if param.HasField("use_global_stats"):
@@ -72,7 +80,7 @@ class BatchNorm(Neuron):
         return plan
 
     def _plan_for(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> NormPlan:
-        """The plan with or without the work of the layers behind it; made when first needed,
+        """The plan with or without the work of the layers after it; made when first needed,
         because their weights come into being after this layer was reshaped."""
         if self.leads not in self._plans:
             scale, shift = self._fused() if self.leads else (None, None)

@@ -9,6 +9,7 @@ import numpy as np
 from ..backend.blob import Blob
 from .base import Layer, register_layer
 from .checks import forbid_in_place, need_axes
+from .description import Storage
 from .scatter import add_rows
 
 
@@ -16,6 +17,7 @@ from .scatter import add_rows
 class BatchReindex(Layer):
     """top[i] = bottom0[bottom1[i]]; the batch may shrink, grow and repeat samples."""
 
+    storage = Storage.FLOAT32
     bottoms = (2, 2)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

@@ -23,6 +23,8 @@ SEGNET_EPS = 1e-9  # where the prototxt gives none
 class BN(Neuron):
     """top = scale * (x - mean) / sqrt(variance + eps) + shift, per channel."""
 
+    averages = (2, 3)  # of PSPNet's form
+
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.bn_param
         if len(bottom[0].shape) < 2:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..backend.blob import Blob
 from .base import register_layer
+from .description import Storage
 from .elementwise import Elementwise
 
 
@@ -76,6 +77,7 @@ class ELU(Elementwise):
 class Threshold(Elementwise):
     """top = 1 where x > threshold, else 0. It has no gradient."""
 
+    storage = Storage.FLOAT32
     needs_input = False
 
     def value(self, x: Any) -> Any:

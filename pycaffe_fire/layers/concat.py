@@ -6,12 +6,15 @@ from collections.abc import Sequence
 
 from ..backend.blob import Blob
 from .base import Layer, register_layer
+from .description import Storage
 
 
 @register_layer("Concat")
 class Concat(Layer):
     """top = the bottoms one after the other along `axis`."""
 
+    storage = Storage.MOVED
+    family = "joint"
     bottoms = (1, None)
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from .. import schema
 from ..backend.base import WeightedPlan, Window
 from ..backend.blob import Blob, SharedBlob
 from .base import Count, Layer, register_layer
+from .coordinates import CoordMap, sliding
+from .description import Storage, window_text
 
 POINT = Window((1,), (1,), (0,), (1,))  # the window of a bottom without spatial axes
 
@@ -18,11 +20,32 @@ POINT = Window((1,), (1,), (0,), (1,))  # the window of a bottom without spatial
 class Convolution(Layer):
     """top = bottom * weights + bias; several bottoms share the weights."""
 
+    param_field = "convolution_param"
+    storage: ClassVar[Storage] = Storage.ROUNDED
+    family = "convolution"
+    has_cudnn = True
     bottoms: ClassVar[Count] = (1, None)
     tops: ClassVar[Count] = (1, None)
     equal_counts = True
     fuses: ClassVar[tuple[str, ...]] = ("ReLU",)
     transposed = False
+
+    @classmethod
+    def describe(cls, param: Any) -> str:
+        own = param.convolution_param
+        return f"{own.num_output} of {window_text(own)}"
+
+    @classmethod
+    def coordinates(cls, param: Any, bottom: int = 0) -> CoordMap:
+        window = sliding(param.type, param.convolution_param)
+        return window.up() if cls.transposed else window.down()
+
+    def multiply_adds(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> int:
+        """The kernel is applied at every pixel of the smaller side."""
+        at = self._axis
+        sides = [blob.shape for blob in (bottom if self.transposed else top)]
+        places = sum(prod(shape[:at]) * prod(shape[at + 1 :]) for shape in sides)
+        return places * self.blobs[0].count
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.convolution_param
@@ -150,7 +173,7 @@ class Deconvolution(Convolution):
 
 class Folded:
     """Copies with all axes before the channels folded into one, and with a spatial axis of 1 where
-    there is none behind them."""
+    there is none after them."""
 
     def __init__(self, x: Blob, y: Blob, axis: int) -> None:
         self.outer = (x, y)

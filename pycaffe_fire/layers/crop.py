@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from ..backend.blob import Blob
 from .base import Layer, register_layer
 from .checks import forbid_in_place
+from .coordinates import CoordMap, UndefinedMapException
+from .description import Storage
 
 
 @register_layer("Crop")
 class Crop(Layer):
     """top = bottom0 from `offset` on, as large as bottom1 in every axis from `axis` on."""
 
+    storage = Storage.MOVED
+    family = "joint"
     bottoms = (2, 2)
+
+    @classmethod
+    def coordinates(cls, param: Any, bottom: int = 0) -> CoordMap:
+        if bottom:
+            raise UndefinedMapException("Crop takes nothing but the size of its second bottom")
+        offset = np.array(list(param.crop_param.offset) or [0])
+        return CoordMap(param.crop_param.axis - 1, 1, -offset)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         forbid_in_place(self, bottom, top)

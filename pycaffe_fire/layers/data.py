@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from .. import schema
 from ..backend.blob import Blob
@@ -16,6 +17,10 @@ class Data(Feed):
     """Tops: transformed images, and labels if there is a second top."""
 
     tops = (1, 2)
+
+    @classmethod
+    def source_kind(cls, param: Any) -> str:
+        return str(schema.DataParameter.DB.Name(param.data_param.backend))
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param, transform = self.param.data_param, self.param.transform_param

@@ -100,7 +100,7 @@ class DetectionFiles:
                 path.write_text(text, encoding="utf-8")
 
     def _texts(self) -> Iterable[tuple[str, str]]:
-        """What to write: file names behind the prefix, and contents."""
+        """What to write: file names after the prefix, and contents."""
         if self._param.output_format == "COCO":
             yield ".json", _json(self._found, self._names)
         elif self._param.output_format == "ILSVRC":

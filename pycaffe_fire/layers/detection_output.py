@@ -14,6 +14,7 @@ from ..errors import DataError
 from .base import Layer, register_layer
 from .boxes import check_predictions, decode, read_priors, suppress
 from .checks import forbid_in_place
+from .description import Storage
 from .detection_files import DetectionFiles, missing
 
 log = logging.getLogger("pycaffe_fire")
@@ -30,6 +31,8 @@ class DetectionOutput(Layer):
     asks for files of them (see detection_files.py); visualize does nothing here.
     """
 
+    storage = Storage.FLOAT32
+    family = "score"
     bottoms = (3, 4)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

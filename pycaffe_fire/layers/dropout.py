@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..backend.blob import Blob
 from .base import Neuron, is_train, register_layer
@@ -11,6 +12,10 @@ from .base import Neuron, is_train, register_layer
 @register_layer("Dropout")
 class Dropout(Neuron):
     """top = x / (1 - ratio) with probability 1 - ratio, else 0; in TEST phase top = x."""
+
+    @classmethod
+    def describe(cls, param: Any) -> str:
+        return f"{param.dropout_param.dropout_ratio:g}"
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         ratio = self.param.dropout_param.dropout_ratio

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from .. import schema
 from ..backend.blob import Blob
 from ..backend.random import key
 from .base import Layer, register_layer
+from .description import Storage
 from .fillers import fill
 
 
@@ -15,8 +17,16 @@ from .fillers import fill
 class DummyData(Layer):
     """Constant tops are filled once, random ones in every pass."""
 
+    storage = Storage.FLOAT32
+    family = "data"
     bottoms = (0, 0)
     tops = (1, None)
+
+    @classmethod
+    def batch_size(cls, param: Any) -> int | None:
+        own = param.dummy_data_param
+        first = own.shape[0].dim if own.shape else own.num
+        return first[0] if first else None
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param, n = self.param.dummy_data_param, len(top)

@@ -8,6 +8,7 @@ from typing import Any
 from .. import schema
 from ..backend.blob import Blob
 from .base import Layer, register_layer
+from .description import Storage
 
 
 def maximum(xp: Any, arrays: Sequence[Any]) -> tuple[Any, Any]:
@@ -24,8 +25,15 @@ def maximum(xp: Any, arrays: Sequence[Any]) -> tuple[Any, Any]:
 class Eltwise(Layer):
     """top = product, sum of coeff * bottom, or maximum of the bottoms."""
 
+    storage = Storage.ROUNDED
+    pixelwise = True
+    family = "joint"
     bottoms = (2, None)
     fuses = ("ReLU",)
+
+    @classmethod
+    def describe(cls, param: Any) -> str:
+        return str(schema.EltwiseParameter.EltwiseOp.Name(param.eltwise_param.operation))
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.eltwise_param

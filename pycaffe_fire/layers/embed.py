@@ -9,12 +9,19 @@ import numpy as np
 
 from ..backend.blob import Blob
 from .base import Layer, register_layer
+from .description import Storage
 from .scatter import add_rows
 
 
 @register_layer("Embed")
 class Embed(Layer):
     """top[..., :] = weights[bottom[...], :] + bias, with weights of (input_dim, num_output)."""
+
+    storage = Storage.FLOAT32
+    family = "product"
+
+    def multiply_adds(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> int:
+        return 0  # rows are picked, not multiplied
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.embed_param

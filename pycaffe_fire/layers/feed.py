@@ -24,16 +24,16 @@ from ..data.order import (
 from ..data.source import ImageSource
 from ..data.transformer import Transformer
 from ..errors import DataError
-from .base import Count, Layer, is_train
+from .base import Count, is_train
+from .data_layer import DataLayer
 
 LOADER_THREADS = 2
 DEPTH = 3  # batches ahead, where the prototxt does not say
 
 
-class Feed(Layer):
+class Feed(DataLayer):
     """Base of data layers: `start` a loader in setup, and `forward` follows the context."""
 
-    bottoms = (0, 0)
     tops: ClassVar[Count] = (1, None)
 
     def transformer(self) -> Transformer:
@@ -88,7 +88,7 @@ class Feed(Layer):
     def expect_labels(self, classes: int, ignored: Collection[int]) -> None:
         """The net above knows the labels 0 to classes - 1 and ignores others: a record with any
         other is named, or skipped, before it gets there."""
-        told = self.param.transform_param.num_labels  # whoever says so knows best
+        told = self.param.transform_param.num_labels  # an explicit number counts more
         if isinstance(self._source, ImageSource) and not told:
             self._source.expect(classes, ignored)
 
@@ -113,7 +113,7 @@ class Feed(Layer):
         if not getattr(self._source, "varying", False):
             arrays = [np.zeros((1, *shape), np.float32) for shape in self._source.shapes]
             for sample in (0, self.records // 2, self.records - 1):
-                with suppress(DataError):  # whoever reads it in earnest will complain
+                with suppress(DataError):  # reported when the record is really read
                     self._source.fill(range(sample, sample + 1), *arrays)
                 for array in arrays:
                     found.update(array.tobytes())

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ..backend.blob import Blob
 from .base import Layer, register_layer
 from .checks import forbid_in_place
+from .description import Storage
 
 
 @register_layer("Filter")
@@ -16,6 +17,7 @@ class Filter(Layer):
     How many that are is known only in forward, so the tops change their shape there.
     """
 
+    storage = Storage.FLOAT32
     bottoms = (2, None)
     tops = (1, None)
 

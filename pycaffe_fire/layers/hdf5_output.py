@@ -13,6 +13,7 @@ import numpy as np
 from ..backend.blob import Blob
 from ..backend.tensor import on_host
 from .base import Layer, register_layer
+from .description import Storage
 
 NAMES = ("data", "label")
 
@@ -24,6 +25,7 @@ class HDF5Output(Layer):
     The file appears when the net is closed or dropped: until then it has a temporary name.
     """
 
+    storage = Storage.FLOAT32
     bottoms = (2, 2)
     tops = (0, 0)
 

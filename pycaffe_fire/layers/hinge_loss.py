@@ -15,6 +15,8 @@ from .labels import Labels
 class HingeLoss(Loss):
     """loss = sum of max(0, 1 - s x)^p / num with s = 1 for the label, -1 for others; p = 1 or 2."""
 
+    compares_labels = True
+
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().reshape(bottom, top)
         self.labels = Labels(self, bottom[0], bottom[1], axis=1, flat=True)

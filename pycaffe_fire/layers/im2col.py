@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from ..backend.blob import Blob
 from ..backend.numpy.shifts import shifts
 from .base import register_layer
 from .convolution import Convolution
+from .description import Storage, window_text
 
 
 @register_layer("Im2col")
@@ -18,16 +20,26 @@ class Im2col(Convolution):
     It takes a convolution's geometry and has no weights.
     """
 
+    storage = Storage.FLOAT32
+    has_cudnn = False
+    family = "other"
     bottoms = (1, 1)
     tops = (1, 1)
     fuses = ()
+
+    @classmethod
+    def describe(cls, param: Any) -> str:
+        return window_text(param.convolution_param)
+
+    def multiply_adds(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> int:
+        return 0  # it only copies
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self._axis = self.axis(bottom[0], self.param.convolution_param.axis)
         spatial = len(bottom[0].shape) - self._axis - 1
         if spatial < 1:
             self.fail(
-                f"needs at least one axis behind axis {self._axis}, got {list(bottom[0].shape)}"
+                f"needs at least one axis after axis {self._axis}, got {list(bottom[0].shape)}"
             )
         self._window = self._read_window(spatial)
 

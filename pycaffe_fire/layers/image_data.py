@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..backend.blob import Blob
 from ..data.image_list import ImageListSource, size_rule
@@ -12,9 +13,14 @@ from .feed import DEPTH, Feed
 
 @register_layer("ImageData")
 class ImageData(Feed):
-    """Tops: transformed images (BGR, or grey), and the labels behind them in the list."""
+    """Tops: transformed images (BGR, or grey), and the labels after them in the list."""
 
     tops = (1, 2)
+
+    @classmethod
+    def image_size(cls, param: Any) -> tuple[int, int]:
+        cropped, own = super().image_size(param), param.image_data_param
+        return cropped if all(cropped) else (own.new_height, own.new_width)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.image_data_param

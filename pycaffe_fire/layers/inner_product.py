@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from ..backend.blob import Blob
 from .base import Layer, register_layer
+from .description import Storage
 
 
 @register_layer("InnerProduct")
 class InnerProduct(Layer):
     """top = bottom weights^T + bias, with the bottom flattened from `axis` on."""
 
+    storage = Storage.ROUNDED
+    family = "product"
     fuses = ("ReLU",)
+
+    @classmethod
+    def describe(cls, param: Any) -> str:
+        return str(param.inner_product_param.num_output)
+
+    def multiply_adds(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> int:
+        return prod(top[0].shape[:-1]) * self.blobs[0].count
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.inner_product_param

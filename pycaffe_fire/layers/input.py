@@ -1,19 +1,27 @@
-"""Input: blobs that whoever calls the net fills."""
+"""Input: blobs that the caller of the net fills."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..backend.blob import Blob
 from .base import Layer, register_layer
+from .description import Storage
 
 
 @register_layer("Input")
 class Input(Layer):
     """Tops of the given shapes (one shape for all of them, or one each)."""
 
+    storage = Storage.FLOAT32
+    family = "data"
     bottoms = (0, 0)
     tops = (1, None)
+
+    @classmethod
+    def describe(cls, param: Any) -> str:
+        return " ".join("x".join(map(str, shape.dim)) for shape in param.input_param.shape)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         shapes = self.param.input_param.shape

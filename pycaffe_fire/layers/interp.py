@@ -10,6 +10,7 @@ import numpy as np
 from ..backend.blob import Blob
 from .base import Layer, register_layer
 from .checks import forbid_in_place, need_axes
+from .description import Storage
 
 
 @register_layer("Interp")
@@ -19,6 +20,7 @@ class Interp(Layer):
     The size comes from shrink_factor and zoom_factor, or height and width, or a second bottom.
     """
 
+    storage = Storage.ROUNDED
     bottoms = (1, 2)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

@@ -7,11 +7,15 @@ from collections.abc import Sequence
 from .. import schema
 from ..backend.blob import Blob
 from .base import Layer, register_layer
+from .description import Storage
 
 
 @register_layer("LRN")
 class LRN(Layer):
     """top = x / (k + alpha/n * sum of x^2 over the region)^beta, n = the region's size."""
+
+    storage = Storage.ROUNDED
+    pixelwise = True
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         if self.param.lrn_param.local_size % 2 == 0:

@@ -8,6 +8,7 @@ from typing import Any
 from ..backend.blob import Blob
 from .base import Layer, register_layer
 from .checks import forbid_in_place
+from .description import Storage
 from .sigmoid import sigmoid
 
 
@@ -52,6 +53,7 @@ class LSTMUnit(Layer):
     Bottoms: c_prev (1 x N x D), gate inputs (1 x N x 4D), cont (1 x N). Tops: c and h.
     """
 
+    storage = Storage.FLOAT32
     bottoms = (3, 3)
     tops = (2, 2)
 

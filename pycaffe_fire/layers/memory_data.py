@@ -9,15 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..backend.blob import Blob
-from .base import Layer, register_layer
+from .base import register_layer
+from .data_layer import DataLayer
 
 
 @register_layer("MemoryData")
-class MemoryData(Layer):
+class MemoryData(DataLayer):
     """Tops: data and labels given to `set_arrays`, in order and around again."""
 
-    bottoms = (0, 0)
     tops = (2, 2)
+
+    @classmethod
+    def image_shape(cls, param: Any) -> list[int]:
+        own = param.memory_data_param
+        return [own.channels, own.height, own.width]
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         p = self.param.memory_data_param

@@ -13,6 +13,8 @@ from .labels import LOG_THRESHOLD, Labels
 class MultinomialLogisticLoss(Loss):
     """loss = -sum of log p[label] / num."""
 
+    compares_labels = True
+
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().reshape(bottom, top)
         self.labels = Labels(self, bottom[0], bottom[1], axis=1, flat=True)

@@ -7,13 +7,18 @@ from collections.abc import Sequence
 from .. import schema
 from ..backend.blob import Blob
 from .base import Layer, register_layer
+from .description import Storage
 
 
 @register_layer("Parameter")
 class Parameter(Layer):
     """top = the weight blob, of the given shape and 0 at first."""
 
+    storage = Storage.FLOAT32
     bottoms = (0, 0)
+
+    def multiply_adds(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> int:
+        return 0  # it only copies
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         shape = list(self.param.parameter_param.shape.dim)

@@ -48,6 +48,10 @@ class PluginRegistry(Registry[C]):
     def __iter__(self) -> Iterator[str]:
         return iter(sorted({*super().__iter__(), *self._offered()}))
 
+    def registered(self) -> dict[str, C]:
+        """What is known without loading anything: names to classes."""
+        return dict(self._items)
+
     def _offered(self) -> dict[str, EntryPoint]:
         return {point.name: point for point in entry_points(group=self.group)}
 

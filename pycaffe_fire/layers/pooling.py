@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from .. import schema
 from ..backend.base import PoolingPlan, Window
 from ..backend.blob import Blob
 from .base import Layer, register_layer
+from .coordinates import CoordMap, sliding
+from .description import Storage, window_text
 from .stochastic_pooling import StochasticPooling
 
 
@@ -19,7 +22,20 @@ class Pooling(Layer):
     the lowest number there is, as in Caffe.
     """
 
+    storage = Storage.ROUNDED
+    index_tops = (1,)  # the mask
+    family = "pooling"
     tops = (1, 2)
+
+    @classmethod
+    def describe(cls, param: Any) -> str:
+        own = param.pooling_param
+        kind = schema.PoolingParameter.PoolMethod.Name(own.pool)
+        return f"{kind} {'global' if own.global_pooling else window_text(own)}"
+
+    @classmethod
+    def coordinates(cls, param: Any, bottom: int = 0) -> CoordMap:
+        return sliding(param.type, param.pooling_param).down()
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.pooling_param

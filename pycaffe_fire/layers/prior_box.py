@@ -11,6 +11,7 @@ import numpy as np
 from ..backend.blob import Blob
 from .base import Layer, register_layer
 from .checks import forbid_in_place, need_axes
+from .description import Storage
 
 SAME_RATIO = 1e-6
 
@@ -24,6 +25,7 @@ class PriorBox(Layer):
     pixels, as in Caffe.
     """
 
+    storage = Storage.FLOAT32
     bottoms = (2, 2)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

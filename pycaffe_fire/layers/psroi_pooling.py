@@ -10,6 +10,7 @@ import numpy as np
 from ..backend.blob import Blob
 from .base import Layer, register_layer
 from .checks import forbid_in_place, need_axes
+from .description import Storage
 from .regions import check_regions, clipped, read_regions, rounded
 
 MIN_SIDE = 0.1  # pixels of the map; smaller regions are stretched to it
@@ -23,6 +24,8 @@ class PSROIPooling(Layer):
     Sums over bins come from running sums of the map, so their cost does not grow with the bins.
     """
 
+    storage = Storage.ROUNDED
+    family = "pooling"
     bottoms = (2, 2)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

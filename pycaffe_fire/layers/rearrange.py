@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ..backend.blob import Blob
 from .base import Layer
 from .checks import forbid_in_place
+from .description import Storage
 
 Shape = tuple[int, ...]
 
@@ -22,6 +23,8 @@ class Move(NamedTuple):
 
 class Rearrange(Layer):
     """top = bottom.reshape(split).transpose(order).reshape(top); subclasses say `move`."""
+
+    storage = Storage.MOVED
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         forbid_in_place(self, bottom, top)

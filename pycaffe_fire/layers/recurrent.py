@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from ..backend.blob import Blob
 from .base import Layer, register_layer
 from .checks import forbid_in_place
+from .description import Storage
 from .lstm_unit import step, step_back
 
 
@@ -21,15 +22,25 @@ class Recurrent(Layer):
     states of the next. Gradients stop at the ends of a pass, as in Caffe.
     """
 
+    param_field = "recurrent_param"
+    storage = Storage.FLOAT32
+    family = "product"
     bottoms = (2, 5)
     tops = (1, 3)
     states: ClassVar[int]  # how many hidden states there are
     gates: ClassVar[int]  # how many sums per unit
 
+    def multiply_adds(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> int:
+        """Every step and stream takes all weights; a static input is multiplied once per stream."""
+        steps, streams = bottom[0].shape[:2]
+        counts = [blob.count for blob in self.blobs if len(blob.shape) > 1]
+        static = counts.pop(1) if self._static else 0
+        return streams * (steps * sum(counts) + static)
+
     # For subclasses: the loop over time.
 
     def add_output_params(self) -> None:
-        """Weights behind the recurrent ones."""
+        """Weights after the recurrent ones."""
 
     def run(self, sums: Any, cont: Any, states: list[Any], out: Any) -> list[Any]:
         """Write `out` from the inputs' sums (T x N x gates D); returns the final states."""

@@ -9,11 +9,14 @@ from .. import schema
 from ..backend.blob import Blob
 from .base import Layer, register_layer
 from .checks import forbid_in_place
+from .description import Storage
 
 
 @register_layer("Reduction")
 class Reduction(Layer):
     """top = coeff * SUM, MEAN, ASUM (of |x|) or SUMSQ (of x^2) over the axes from `axis` on."""
+
+    storage = Storage.FLOAT32
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         forbid_in_place(self, bottom, top)

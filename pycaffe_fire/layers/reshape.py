@@ -52,7 +52,7 @@ class Reshape(Rearrange):
         return stay(shape, wanted)
 
     def _range(self, shape: tuple[int, ...]) -> tuple[int, int]:
-        """First axis to replace, and the one behind the last; -1 is behind the last axis."""
+        """First axis to replace, and the one after the last; -1 is after the last axis."""
         param, axes = self.param.reshape_param, len(shape)
         start = param.axis if param.axis >= 0 else axes + 1 + param.axis
         if not 0 <= start <= axes:

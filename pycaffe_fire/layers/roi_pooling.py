@@ -11,6 +11,7 @@ from ..backend import compiled
 from ..backend.blob import Blob
 from .base import Layer, register_layer
 from .checks import forbid_in_place, need_axes
+from .description import Storage
 from .regions import check_regions, clipped, read_regions, rounded
 
 
@@ -65,6 +66,8 @@ class ROIPooling(Layer):
     spatial_scale turns into pixels of the map.
     """
 
+    storage = Storage.ROUNDED
+    family = "pooling"
     bottoms = (2, 2)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

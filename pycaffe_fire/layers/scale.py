@@ -10,6 +10,7 @@ from .. import schema
 from ..backend.base import ChannelPlan
 from ..backend.blob import Blob
 from .base import Layer, register_layer
+from .description import Storage
 
 
 class Broadcast(Layer):
@@ -20,7 +21,12 @@ class Broadcast(Layer):
     number per channel, the usual case, is an op of the backend's.
     """
 
+    storage = Storage.ROUNDED
+    pixelwise = True
     bottoms = (1, 2)
+
+    def multiply_adds(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> int:
+        return 0  # element by element, whatever the operand's shape
 
     def own_shape(self, bottom: Sequence[Blob], param: Any) -> tuple[int, ...]:
         """The shape of a learned operand."""

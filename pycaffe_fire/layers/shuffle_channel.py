@@ -13,6 +13,8 @@ from .rearrange import Move, Rearrange
 class ShuffleChannel(Rearrange):
     """Channels seen as a (group, channels / group) matrix are written transposed."""
 
+    pixelwise = True
+
     def move(self, bottom: Blob) -> Move:
         group, shape = self.param.shuffle_channel_param.group, bottom.shape
         if len(shape) < 2:

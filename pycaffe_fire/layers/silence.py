@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 from ..backend.blob import Blob
 from .base import Layer, register_layer
+from .description import Storage
 
 
 @register_layer("Silence")
 class Silence(Layer):
     """No tops; the gradient of every bottom is 0."""
 
+    storage = Storage.FLOAT32
     bottoms = (1, None)
     tops = (0, 0)
 

@@ -8,12 +8,15 @@ from typing import Any
 from ..backend.blob import Blob
 from .base import Layer, register_layer
 from .checks import forbid_in_place
+from .description import Storage
 
 
 @register_layer("Slice")
 class Slice(Layer):
     """The tops are equal parts of the bottom along `axis`, or end at the given `slice_point`s."""
 
+    storage = Storage.MOVED
+    family = "joint"
     tops = (1, None)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

@@ -6,11 +6,15 @@ from collections.abc import Sequence
 
 from ..backend.blob import Blob
 from .base import Neuron, register_layer
+from .description import Storage
 
 
 @register_layer("Softmax")
 class Softmax(Neuron):
     """top = exp(x) / sum of exp(x) along `axis`."""
+
+    storage = Storage.FLOAT32
+    family = "score"
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().reshape(bottom, top)

@@ -20,6 +20,8 @@ class SoftmaxWithLoss(Loss):
     With loss_param.label_smoothing = e, labels are (1 - e) of one class and e / K of each of all K.
     """
 
+    param_field = "softmax_param"
+    compares_labels = True
     tops = (1, 2)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

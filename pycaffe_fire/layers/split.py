@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ..backend.blob import Blob
 from .base import Layer, register_layer
+from .description import Storage
 
 
 @register_layer("Split")
@@ -16,6 +17,8 @@ class Split(Layer):
     whose gradient is its weight and must outlive the pass.
     """
 
+    storage = Storage.MOVED
+    pixelwise = True
     tops = (1, None)
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

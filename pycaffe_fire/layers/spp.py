@@ -8,6 +8,7 @@ from .. import schema
 from ..backend.blob import Blob
 from .base import Layer, register_layer
 from .checks import forbid_in_place, need_axes
+from .description import Storage
 from .pooling import Pooling
 
 
@@ -51,6 +52,9 @@ class SPP(Layer):
 
     A pyramid of one level keeps its four axes, as in Caffe.
     """
+
+    storage = Storage.ROUNDED
+    family = "pooling"
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         if self.param.spp_param.pyramid_height < 1:

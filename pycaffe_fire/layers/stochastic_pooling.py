@@ -16,7 +16,7 @@ from .base import Layer, is_train
 class StochasticPooling(PoolingPlan):
     """While training, y = a drawn value; in TEST phase the expected one, sum of x^2 / sum of x.
 
-    The values are taken to be none negative, as behind a ReLU.
+    The values are taken to be none negative, as after a ReLU.
     """
 
     def __init__(self, layer: Layer, x: Blob, y: Blob, window: Window) -> None:

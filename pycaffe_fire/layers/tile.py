@@ -8,11 +8,14 @@ from math import prod
 from ..backend.blob import Blob
 from .base import Layer, register_layer
 from .checks import forbid_in_place
+from .description import Storage
 
 
 @register_layer("Tile")
 class Tile(Layer):
     """top = `tiles` copies of the bottom, one after the other along `axis`."""
+
+    storage = Storage.MOVED
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         if self.param.tile_param.tiles < 1:

@@ -11,6 +11,7 @@ from .. import schema
 from ..backend.blob import Blob
 from .base import Layer, register_layer
 from .checks import forbid_in_place, need_axes, need_same_shape
+from .description import Storage
 
 
 @register_layer("Upsample")
@@ -21,6 +22,7 @@ class Upsample(Layer):
     upsample_h x upsample_w, or the bottom's times the scale, less one where pad_out says so.
     """
 
+    storage = Storage.MOVED
     bottoms = (1, 2)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

@@ -1,4 +1,4 @@
-"""`engine: CUDNN` in a net: convolutions have it on a GPU, other layers have our own kernels."""
+"""`engine: CUDNN` in a net: convolutions have it on a GPU, other layers have our kernels."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import logging
 from functools import cache
 
 from ..backend.base import Backend
+from ..layers import layer_class
 from ..schema.proto import LayerParameter, NetParameter
 
 log = logging.getLogger("pycaffe_fire")
 
 CUDNN = "CUDNN"
-WITH_CUDNN = frozenset({"Convolution", "Deconvolution", "DepthwiseConvolution"})
 
 
 def tell_engines(net: NetParameter, backend: Backend) -> None:
     """Say once which types of layers ask for cuDNN without effect."""
     if CUDNN in backend.engines:
-        asking = {layer.type for layer in net.layer if _asks_for_cudnn(layer)} - WITH_CUDNN
+        types = {layer.type for layer in net.layer if _asks_for_cudnn(layer)}
+        asking = {kind for kind in types if not layer_class(kind).has_cudnn}
         if asking:
             _say(", ".join(sorted(asking)))
 
@@ -33,4 +34,4 @@ def _asks_for_cudnn(layer: LayerParameter) -> bool:
 
 @cache
 def _say(types: str) -> None:
-    log.info("engine: CUDNN is there for convolutions; these run on our own kernels: %s", types)
+    log.info("engine: CUDNN is there for convolutions; these run on our kernels: %s", types)

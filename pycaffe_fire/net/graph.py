@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .. import schema
 from ..errors import LayerError, NetError
+from ..layers import Layer
 from ..registry import did_you_mean
 from ..schema.proto import LayerParameter, NetParameter, NetState, NetStateRule
 
@@ -122,10 +123,10 @@ def _add_split(
             split.loss_weight.append(loss_weight if k == 0 else 0.0)
 
 
-def fusions(net: NetParameter, fuses: dict[str, tuple[str, ...]]) -> dict[int, tuple[int, ...]]:
+def fusions(net: NetParameter, leading: dict[str, type[Layer]]) -> dict[int, tuple[int, ...]]:
     """Which layers can do the work of the in-place layers after them: {leader: followers}.
 
-    `fuses` says for each leading type which types it can fuse, in that order, each at most
+    `leading` are the types that can, each with the types that it fuses in that order, each at most
     once. After splits are inserted the first reader of a blob is its only one, so an in-place
     layer can join its producer wherever the two stand.
     """
@@ -134,27 +135,22 @@ def fusions(net: NetParameter, fuses: dict[str, tuple[str, ...]]) -> dict[int, t
     for i, layer in enumerate(net.layer):
         in_place = len(layer.bottom) == 1 and list(layer.bottom) == list(layer.top)
         leader = leader_of.get(layer.bottom[0]) if in_place else None
-        if leader is not None and _joins(net, layer, leader, groups, fuses):
+        if leader is not None and _joins(net, layer, leader, groups, leading):
             groups[leader] = (*groups.get(leader, ()), i)
             continue
         for name in layer.top:
             leader_of.pop(name, None)
-        if layer.type in fuses and len(layer.top) == 1:
+        if layer.type in leading and len(layer.top) == 1:
             leader_of[layer.top[0]] = i
     return groups
 
 
 def _joins(
     net: NetParameter, layer: LayerParameter, leader: int, groups: dict[int, tuple[int, ...]],
-    fuses: dict[str, tuple[str, ...]],
+    leading: dict[str, type[Layer]],
 ) -> bool:  # fmt: skip
-    order = fuses[net.layer[leader].type]
+    kind = leading[net.layer[leader].type]
+    order = kind.fuses
     last = [net.layer[leader].type, *(net.layer[f].type for f in groups.get(leader, ()))][-1]
     still = order[order.index(last) + 1 :] if last in order else order
-    if layer.type not in still:
-        return False
-    if layer.type == "ReLU":
-        leaky = layer.relu_param.negative_slope
-        return bool(leaky >= 0 if order == ("ReLU",) else leaky == 0)
-    scale = layer.scale_param  # one factor per channel is what a normalisation can fuse
-    return bool(scale.axis == 1 and scale.num_axes == 1)
+    return layer.type in still and kind.can_fuse(layer)

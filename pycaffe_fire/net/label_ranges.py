@@ -9,6 +9,7 @@ from ..backend.blob import Blob
 from ..layers import Layer
 from ..layers.feed import Feed
 from ..layers.labels import Labels
+from ..layers.split import Split
 
 Blobs = Sequence[Sequence[Blob]]
 
@@ -24,7 +25,7 @@ def tell_label_ranges(layers: Sequence[Layer], bottoms: Blobs, tops: Blobs) -> N
             labels = getattr(layer, "labels", None)
             if isinstance(labels, Labels) and id(labels.blob) in same:
                 readers.append(labels)
-            elif layer.type == "Split" and id(bottom[0]) in same:
+            elif isinstance(layer, Split) and id(bottom[0]) in same:
                 same.update(id(blob) for blob in top)
         if readers:
             ignored = {labels.ignore for labels in readers if labels.ignore is not None}

@@ -15,41 +15,23 @@ from .. import schema
 from ..backend.base import Backend
 from ..backend.blob import Blob
 from ..backend.tensor import FLOAT32
+from ..layers import Layer, Storage
 from ..schema.proto import LayerParameter, NetParameter
 
 log = logging.getLogger("pycaffe_fire")
 
-# What these layers compute may be rounded. Everything else stays float32: data and labels, losses
-# and probabilities, indices, boxes, and whatever a layer of somebody else's makes.
-ROUNDED = frozenset(
-    (
-        *("AbsVal", "Axpy", "BN", "BNLL", "BatchNorm", "Bias", "Clip", "Convolution"),
-        *("Deconvolution", "DepthwiseConvolution", "Dropout", "ELU", "Eltwise", "Exp"),
-        *("InnerProduct", "Interp", "LRN", "Log", "MVN", "Normalize", "PReLU", "PSROIPooling"),
-        *("Pooling", "Power", "ROIPooling", "ReLU", "ReLU6", "SPP", "Scale", "Sigmoid", "Swish"),
-        "TanH",
-    )
-)
-# These only move what they get, which may be labels: they store it as they found it.
-MOVED = frozenset(
-    (
-        *("Concat", "Crop", "Flatten", "Permute", "Reorg", "Reshape", "ShuffleChannel", "Slice"),
-        *("Split", "Tile", "Unpooling", "Upsample"),
-    )
-)
-
 
 def store_top(
-    net: NetParameter, param: LayerParameter, index: int, bottom: Sequence[Blob], top: Blob
+    net: NetParameter, layer: Layer, index: int, bottom: Sequence[Blob], top: Blob
 ) -> None:
     """Store a new top of a layer as the layer's types and the net's defaults say."""
-    backend = top.backend
+    param, backend = layer.param, top.backend
     if any(param.loss_weight):
         return  # its gradient is the loss scale, which 16 bits may not hold
-    if param.type in MOVED and bottom:  # without one the layer itself refuses, with a reason
+    if layer.storage is Storage.MOVED and bottom:  # without one the layer itself refuses
         top.value.store_as(bottom[0].value.kind)
         top.gradient.store_as(bottom[0].gradient.kind)
-    elif param.type in ROUNDED and not (param.type == "Pooling" and index):  # that is its mask
+    elif layer.storage is Storage.ROUNDED and index not in layer.index_tops:
         top.value.store_as(_kind(net, param, backend, "forward_type"))
         top.gradient.store_as(_kind(net, param, backend, "backward_type"))
 

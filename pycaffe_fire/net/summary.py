@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import prod
 
 from .. import schema
 from ..backend.blob import Blob
-from ..data.missing_data import DATA_FIELDS
 from ..layers import Layer
 from ..layers.feed import Feed
 from .net import Net
@@ -77,40 +75,17 @@ def facts(net: Net) -> NetFacts:
                 layer.name, layer.type, [list(blob.shape) for blob in tops],
                 sum(blob.count for blob in own),
                 BYTES * sum(blob.value.words for blob in made),
-                multiply_adds(layer, bottoms, tops),
+                layer.multiply_adds(bottoms, tops),
             )
         )  # fmt: skip
     sources = [_data(layer, tops) for layer, tops in zip(net.layers, net.tops, strict=True)]
     return NetFacts(net.name, rows, [s for s in sources if s], schema.to_text(net.to_proto()))
 
 
-def multiply_adds(layer: Layer, bottoms: Sequence[Blob], tops: Sequence[Blob]) -> int:
-    """Of the matrix products in one forward pass; everything else is small beside them."""
-    weights = [blob for blob in layer.blobs if len(blob.shape) > 1]
-    if not weights or not bottoms or not tops:
-        return 0
-    if layer.type == "Convolution":
-        places = _places(tops[0])
-    elif layer.type == "Deconvolution":
-        places = _places(bottoms[0])
-    elif layer.type == "InnerProduct":
-        places = prod(tops[0].shape) // layer.param.inner_product_param.num_output
-    elif layer.type in ("LSTM", "RNN"):
-        places = prod(bottoms[0].shape[:2])  # steps and streams
-    else:
-        return 0
-    return places * sum(blob.count for blob in weights)
-
-
-def _places(blob: Blob) -> int:
-    """How often a kernel is applied: samples and pixels."""
-    return blob.shape[0] * prod(blob.shape[2:])
-
-
 def _data(layer: Layer, tops: Sequence[Blob]) -> DataFacts | None:
-    if layer.type not in DATA_FIELDS and layer.type not in ("DummyData", "Input"):
+    if layer.family != "data":
         return None
-    param = getattr(layer.param, DATA_FIELDS.get(layer.type, ""), None)
+    param = layer.own_param(layer.param)
     transform = layer.param.transform_param
     return DataFacts(
         layer.name,

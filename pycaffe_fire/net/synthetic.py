@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import schema
-from ..data.missing_data import DATA_FIELDS
 from ..errors import NetError
+from ..layers import DataLayer, layer_class
 from ..schema.proto import LayerParameter, NetParameter, TransformationParameter
 
-_COMPARE_LABELS = {"SoftmaxWithLoss", "Accuracy", "HingeLoss", "MultinomialLogisticLoss"}
-_SIZES = {"InnerProduct": "inner_product_param", "Convolution": "convolution_param"}
 _SOME_CLASSES = 2  # where the net does not say how many there are
 
 
@@ -23,31 +21,17 @@ def with_synthetic_data(net: NetParameter, image: Sequence[int] | None = None) -
     made = schema.NetParameter()
     made.CopyFrom(net)
     for layer in made.layer:
-        if layer.type in DATA_FIELDS:
-            _replace(layer, image, class_counts(net))
+        kind = layer_class(layer.type)
+        if issubclass(kind, DataLayer):
+            _replace(layer, kind, image, class_counts(net))
     return made
-
-
-def image_shape(layer: LayerParameter) -> list[int] | None:
-    """Channels, height and width that a data layer feeds, as far as the prototxt tells."""
-    param, transform = getattr(layer, DATA_FIELDS[layer.type]), layer.transform_param
-    if layer.type == "MemoryData":
-        return [param.channels, param.height, param.width]
-    size = transform.crop_size or getattr(param, "crop_size", 0)
-    height, width = size, size
-    if not size and layer.type == "ImageData":
-        height, width = param.new_height, param.new_width
-    if not (height and width):
-        return None
-    means = len(transform.mean_value)
-    return [1 if transform.force_gray else means if means > 1 else 3, height, width]
 
 
 def class_counts(net: NetParameter) -> dict[str, int]:
     """How many classes the labels in a blob have: what the layers that read them compare with."""
     counts: dict[str, int] = {}
     for layer in net.layer:
-        if layer.type in _COMPARE_LABELS and len(layer.bottom) > 1:
+        if layer_class(layer.type).compares_labels and len(layer.bottom) > 1:
             classes = _outputs(net, layer.bottom[0])
             if classes:
                 label = layer.bottom[1]
@@ -60,17 +44,21 @@ def _outputs(net: NetParameter, blob: str) -> int | None:
     for layer in reversed(net.layer):
         if blob not in layer.top:
             continue
-        if layer.type in _SIZES:
-            return int(getattr(layer, _SIZES[layer.type]).num_output)
-        if not layer.bottom:
-            return None
+        outputs = layer_class(layer.type).outputs(layer)
+        if outputs is not None or not layer.bottom:
+            return outputs
         blob = layer.bottom[0]
     return None
 
 
-def _replace(layer: LayerParameter, image: Sequence[int] | None, classes: dict[str, int]) -> None:
-    batch = getattr(layer, DATA_FIELDS[layer.type]).batch_size
-    shape = list(image or image_shape(layer) or ())
+def _replace(
+    layer: LayerParameter,
+    kind: type[DataLayer],
+    image: Sequence[int] | None,
+    classes: dict[str, int],
+) -> None:
+    batch = kind.batch_size(layer) or 0
+    shape = list(image or kind.image_shape(layer) or ())
     if len(shape) != 3 or min(shape) < 1:
         raise NetError(
             f'layer "{layer.name}" ({layer.type}): has no crop_size, so the size of its images is '

@@ -11,6 +11,7 @@ from ..backend.blob import Blob, SharedBlob
 from ..backend.tensor import Tensor
 from ..errors import DataError, FireError, LayerError, NetError
 from ..layers import LAYERS, Context, Layer
+from ..layers.input import Input
 from ..schema.proto import LayerParameter, NetParameter, ParamSpec
 from . import narrate
 from .graph import filter_net, fusions, insert_splits
@@ -74,13 +75,13 @@ class Wiring:
 
     # Layers.
 
-    def _fusing_types(self) -> dict[str, tuple[str, ...]]:
-        """What the types in this net fuse; a type that is unknown fails later, with its place."""
+    def _fusing_types(self) -> dict[str, type[Layer]]:
+        """The types in this net that fuse others; an unknown one fails later, with its place."""
         found = {}
         for name in {layer.type for layer in self.param.layer}:
             with contextlib.suppress(NetError):
-                found[name] = LAYERS[name].fuses
-        return {name: fused for name, fused in found.items() if fused}
+                found[name] = LAYERS[name]
+        return {name: kind for name, kind in found.items() if kind.fuses}
 
     def _where(self, layer: str) -> str:
         """`file:line: ` of a layer, where the net came from a file."""
@@ -157,9 +158,9 @@ class Wiring:
                 layer.fail(f'its top "{name}" is already the top of another layer')
             else:
                 blob = self.blobs[name] = Blob(self.backend, (), name)
-                store_top(self.param, param, j, bottom, blob)
+                store_top(self.param, layer, j, bottom, blob)
                 top.append(blob)
-                if param.type == "Input":
+                if isinstance(layer, Input):
                     self.inputs.append(name)
             self._available[name] = None
         if layer.auto_tops:

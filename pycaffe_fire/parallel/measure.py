@@ -12,7 +12,8 @@ import numpy as np
 from .. import schema
 from ..backend.base import Backend
 from ..errors import SolverError
-from ..layers import Context
+from ..layers import Context, layer_class
+from ..layers.dummy_data import DummyData
 from ..net import Net
 from ..schema.proto import NetParameter
 from .buckets import BUCKET, make_buckets
@@ -67,7 +68,7 @@ def with_constant_data(param: NetParameter, batch: int) -> NetParameter:
     made = schema.NetParameter()
     made.CopyFrom(param)
     for layer in made.layer:
-        if layer.type == "DummyData":
+        if issubclass(layer_class(layer.type), DummyData):
             for shape in layer.dummy_data_param.shape:
                 shape.dim[0] = batch
             fillers = layer.dummy_data_param.data_filler

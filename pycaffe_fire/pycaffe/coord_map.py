@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import NetError
+from ..layers import LAYERS, layer_class
+from ..layers.coordinates import SAME, UndefinedMapException, sliding
 from .net_spec import Function, Top
 from .net_spec import layers as L
 
@@ -27,17 +29,10 @@ __all__ = [
     "inverse",
 ]
 
-PASS_THROUGH_LAYERS = [
-    "AbsVal", "BNLL", "BatchNorm", "Bias", "Clip", "Dropout", "ELU", "Eltwise", "Exp", "LRN", "Log",
-    "MVN", "PReLU", "Power", "ReLU", "Scale", "Sigmoid", "Split", "Swish", "TanH", "Threshold",
-]  # fmt: skip
-_STRIDED = {"Convolution": "convolution", "Pooling": "pooling", "Im2col": "convolution"}
+# Types that leave every pixel in its place. Scripts may add others.
+PASS_THROUGH_LAYERS = sorted(kind for kind, cls in LAYERS.registered().items() if cls.pixelwise)
 
 Map = tuple[Any, Any, Any]
-
-
-class UndefinedMapException(NetError):
-    """A layer that has no coordinate map: its pixels have no place in its bottom."""
 
 
 class AxisMismatchException(NetError):
@@ -50,42 +45,22 @@ class _AlignmentError(NetError, AssertionError):
 
 def conv_params(fn: Function) -> tuple[Any, Any, Any, Any]:
     """The first spatial axis less one, strides, extents of dilated kernels, and pads."""
-    own = _STRIDED.get(fn.type_name, "convolution") + "_param"
-    params = fn.params.get(own, fn.params)
-    sides = {f"{what}_{side}" for what in ("pad", "kernel", "stride") for side in "hw"}
-    if sides & set(params) or "kernel_size" not in params:
-        raise UndefinedMapException(
-            f"{fn.type_name}: give kernel_size, stride and pad, as lists where sides differ, "
-            f"instead of {', '.join(sorted(sides & set(params))) or 'nothing'}"
-        )
-    size, dilation = (np.array(params.get(k, 1), ndmin=1) for k in ("kernel_size", "dilation"))
-    stride, pad = (
-        np.array(params.get("stride", 1), ndmin=1),
-        np.array(params.get("pad", 0), ndmin=1),
-    )
-    return params.get("axis", 1), stride, (size - 1) * dilation + 1, pad
+    layer = fn.message()
+    return sliding(fn.type_name, layer_class(fn.type_name).own_param(layer))
 
 
 def crop_params(fn: Function) -> tuple[Any, Any]:
     """First axis and offsets of a Crop layer."""
-    params = fn.params.get("crop_param", fn.params)
-    return params.get("axis", 2), np.array(params.get("offset", 0), ndmin=1)
+    param = fn.message().crop_param
+    return param.axis, np.array(list(param.offset) or [0])
 
 
-def coord_map(fn: Function) -> Map:
-    """The coordinate map of one layer, from its bottom to its top."""
-    if fn.type_name in _STRIDED:
-        axis, stride, size, pad = conv_params(fn)
-        return axis, 1 / stride, (pad - (size - 1) / 2) / stride
-    if fn.type_name == "Deconvolution":
-        axis, stride, size, pad = conv_params(fn)
-        return axis, stride, (size - 1) / 2 - pad
-    if fn.type_name in PASS_THROUGH_LAYERS:
-        return None, 1, 0
-    if fn.type_name == "Crop":
-        axis, offset = crop_params(fn)
-        return axis - 1, 1, -offset  # counted as convolutions do, by the axis before the pixels
-    raise UndefinedMapException(f"{fn.type_name} layers do not map pixels to pixels")
+def coord_map(fn: Function, bottom: int = 0) -> Map:
+    """The coordinate map of one layer, from a bottom to its tops."""
+    kind = layer_class(fn.type_name)
+    if fn.type_name in PASS_THROUGH_LAYERS and not kind.pixelwise:
+        return SAME
+    return kind.coordinates(fn.message(), bottom)
 
 
 def compose(base_map: Map, next_map: Map) -> Map:
@@ -107,11 +82,11 @@ def inverse(coord_map: Map) -> Map:
 
 def coord_map_from_to(top_from: Top, top_to: Top) -> Map:
     """The map from pixels of one top to those of another, through an ancestor of both."""
-    from_maps = {top_from: _identity()}
+    from_maps: dict[Top, Map] = {top_from: SAME}
     frontier = [top_from]
     while frontier:
         frontier += _step_back(frontier.pop(), from_maps)
-    to_maps = {top_to: _identity()}
+    to_maps: dict[Top, Map] = {top_to: SAME}
     frontier = [top_to]
     while frontier:
         top = frontier.pop()
@@ -124,20 +99,16 @@ def coord_map_from_to(top_from: Top, top_to: Top) -> Map:
     )
 
 
-def _identity() -> Map:
-    return None, 1, 0
-
-
 def _step_back(top: Top, maps: dict[Top, Map]) -> list[Top]:
     """Note the maps of a top's bottoms that have none yet; these bottoms."""
-    # A Crop layer only takes sizes from its second bottom.
-    bottoms = top.fn.inputs[:1] if top.fn.type_name == "Crop" else top.fn.inputs
-    try:
-        made = compose(maps[top], coord_map(top.fn)) if bottoms else None
-    except UndefinedMapException:
-        return []
-    fresh = [bottom for bottom in bottoms if bottom not in maps]
-    maps.update((bottom, made) for bottom in fresh if made is not None)
+    fresh = []
+    for number, bottom in enumerate(top.fn.inputs):
+        if bottom not in maps:
+            try:
+                maps[bottom] = compose(maps[top], coord_map(top.fn, number))
+            except UndefinedMapException:
+                continue
+            fresh.append(bottom)
     return fresh
 
 

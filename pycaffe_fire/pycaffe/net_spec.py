@@ -21,6 +21,8 @@ from google.protobuf.message import Message
 
 from .. import schema
 from ..errors import NetError
+from ..layers import LAYERS, layer_class
+from ..layers.description import fields_by_type
 from ..registry import did_you_mean
 from ..schema.messages import CLASSES, ENUMS, FIELDS, fields_of
 from ..schema.proto import LayerParameter, NetParameter
@@ -40,15 +42,6 @@ __all__ = [
     "to_proto",
 ]
 
-# Types whose parameters are in a message that is not named after them.
-_BORROWED = {
-    "Deconvolution": "convolution",
-    "DepthwiseConvolution": "convolution",
-    "Im2col": "convolution",
-    "LSTM": "recurrent",
-    "RNN": "recurrent",
-}
-
 
 class SpecError(NetError, AttributeError):
     """A field that a layer does not have; an AttributeError too, as in pycaffe."""
@@ -66,15 +59,9 @@ class MissingTopError(NetError, KeyError, AttributeError):
 
 def param_name_dict() -> dict[str, str]:
     """Layer types to the names of their parameters: {"Convolution": "convolution", ...}."""
-    names: dict[str, str] = {}
-    for field in fields_of(schema.LayerParameter()).values():
-        if field.kind == "message" and field.name.endswith("_param"):
-            kind = field.type_name.rpartition(".")[2].removesuffix("Parameter")
-            names.setdefault(kind, field.name.removesuffix("_param"))
-    return {**names, **_BORROWED}
-
-
-_param_names = param_name_dict()
+    known = LAYERS.registered()
+    fields = {**fields_by_type(), **{t: f for t in known if (f := known[t].field_of(t))}}
+    return {kind: field.removesuffix("_param") for kind, field in fields.items()}
 
 
 def to_proto(*tops: Top) -> NetParameter:
@@ -208,13 +195,22 @@ class Function:
         else:
             layer.top.extend(self._get_top_name(top, names, autonames) for top in self.tops)
         layer.name = self._get_name(names, autonames)
+        self._fill(layer)
+        layers[self] = layer
+
+    def message(self) -> Any:
+        """The layer on its own, without name, bottoms and tops."""
+        layer = schema.LayerParameter(type=self.type_name)
+        self._fill(layer)
+        return layer
+
+    def _fill(self, layer: Any) -> None:
         for key, value in self.params.items():
             self._assign(layer, key, value)
-        layers[self] = layer
 
     def _assign(self, layer: LayerParameter, key: str, value: Any) -> None:
         """A field of the layer itself, or of the parameters that belong to its type."""
-        own = _param_names.get(self.type_name, "") + "_param"
+        own = layer_class(self.type_name).field_of(self.type_name) or ""
         fields = fields_of(layer)
         target = layer
         if not key.endswith("param") and own in fields and key in FIELDS[fields[own].type_name]:

@@ -15,6 +15,7 @@ from typing import Any, overload
 from .. import schema
 from ..backend.blob import Blob
 from ..layers.base import Layer, is_train, register_layer
+from ..layers.description import Storage
 from ..schema.proto import LayerParameter
 
 
@@ -80,6 +81,7 @@ class Python(Layer):
     `net.layers[0].some_method()` works. share_in_parallel changes nothing: every leaf has its own.
     """
 
+    storage = Storage.FLOAT32
     bottoms = (0, None)
     tops = (0, None)
 

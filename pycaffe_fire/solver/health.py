@@ -25,7 +25,6 @@ NAN_POLICIES = ("stop", "skip", "rollback")
 MOST_SKIPS = 10  # in a row
 MOST_ROLLBACKS = 3  # to one snapshot
 LOWER = 0.5  # of the rate, with every rollback
-AVERAGING = ("BatchNorm", "BN")  # layers whose forward pass changes blobs of theirs
 ADVICE = "lower base_lr, set clip_gradients, or look for bad values in the data"
 
 
@@ -130,7 +129,12 @@ class _Averages:
     """Copies of moving averages, so that an iteration that does not count leaves no trace."""
 
     def __init__(self, net: Net) -> None:
-        blobs = {id(b) for n in net.layers if n.type in AVERAGING for b in n.blobs}
+        blobs = {
+            id(blob)
+            for layer in net.layers
+            for number, blob in enumerate(layer.blobs)
+            if number in layer.averages
+        }
         places: list[tuple[int, int]] = []
         for p in net.parameters.items:
             if id(p.blob) not in blobs:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import sqrt
 
-from ..data.missing_data import DATA_FIELDS
 from ..errors import SolverError
+from ..layers import layer_class
 from ..schema.proto import LayerParameter, NetState, SolverParameter
 from .nets import edit_training_data
 
@@ -22,7 +22,7 @@ def with_batch(
     factors = set()
 
     def edit(layer: LayerParameter) -> None:
-        param = getattr(layer, DATA_FIELDS[layer.type])
+        param = layer_class(layer.type).own_param(layer)
         wanted = param.batch_size * ranks if batch == "per-rank" else batch
         factors.add(wanted / param.batch_size)
         param.batch_size = wanted

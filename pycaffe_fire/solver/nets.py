@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from .. import schema
-from ..data.missing_data import DATA_FIELDS
 from ..errors import NetError, SolverError
+from ..layers import DataLayer, layer_class
 from ..net.graph import filter_net
 from ..net.synthetic import with_synthetic_data
 from ..schema.proto import LayerParameter, NetParameter, NetState, SolverParameter
@@ -119,7 +119,7 @@ def edit_training_data(
         made.ClearField(field)
     made.train_net_param.CopyFrom(filter_net(train.param))
     for layer in made.train_net_param.layer:
-        if layer.type in DATA_FIELDS:
+        if issubclass(layer_class(layer.type), DataLayer):
             edit(layer)
     return made
 
@@ -128,7 +128,7 @@ def with_shuffling(solver: SolverParameter, cli_state: NetState) -> SolverParame
     """A copy of the solver that trains in a new order every epoch."""
 
     def edit(layer: LayerParameter) -> None:
-        param = getattr(layer, DATA_FIELDS[layer.type])
+        param = layer_class(layer.type).own_param(layer)
         if hasattr(param, "shuffle"):
             param.shuffle = True
 

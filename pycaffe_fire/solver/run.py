@@ -15,10 +15,10 @@ from ..backend import available_cores
 from ..backend.base import Backend
 from ..backend.choice import choose_backend
 from ..data.bad_records import FAIL
-from ..data.missing_data import advice, missing_sources
 from ..errors import DataError, SolverError
 from ..net import Net
 from ..net.graph import filter_net
+from ..net.missing_data import advice, missing_sources
 from ..parallel.communicator import Communicator
 from ..parallel.job import check_alike, default_leaves
 from ..parallel.tree import check_leaves

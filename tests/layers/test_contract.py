@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import re
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
@@ -16,7 +18,8 @@ from pycaffe_fire import Net, schema
 from pycaffe_fire.backend import cpu_backend
 from pycaffe_fire.backend.base import Backend
 from pycaffe_fire.backend.numpy import NumPyBackend
-from pycaffe_fire.layers import LAYERS
+from pycaffe_fire.layers import LAYERS, Layer
+from pycaffe_fire.pycaffe.draw.boxes import COLOURS
 from tests.layers.case import Array, Bad, Case, Trial
 
 HERE = Path(__file__).parent
@@ -68,6 +71,57 @@ def test_every_reference_case_belongs_to_a_row() -> None:
     patterns = [pattern for case in ROWS for pattern in case.golden]
     assert [p.stem for p in GOLDEN if not any(fnmatch(p.stem, pat) for pat in patterns)] == []
     assert [pat for pat in patterns if not any(fnmatch(p.stem, pat) for p in GOLDEN)] == []
+
+
+# What a type says about itself (see layers/description.py).
+
+
+def undescribed(type_name: str) -> list[str]:
+    """What a type leaves to a default that is right only by chance."""
+    kind, found = LAYERS[type_name], []
+    own = [base for base in kind.__mro__ if issubclass(base, Layer) and base is not Layer]
+    if not any("storage" in vars(base) for base in own):
+        found.append("storage")
+    read = {name for base in own for name in re.findall(PARAM_FIELD, inspect.getsource(base))}
+    if read - SHARED_FIELDS and kind.field_of(type_name) not in read:
+        found.append("param_field")
+    if kind.family not in COLOURS:
+        found.append("family")
+    return found
+
+
+PARAM_FIELD = r"self\.param\.(\w+_param)"
+SHARED_FIELDS = {"transform_param", "loss_param"}
+
+
+@pytest.mark.parametrize("type_name", LAYERS)
+def test_every_type_describes_itself(type_name: str) -> None:
+    assert undescribed(type_name) == []
+
+
+def uncounted(layer: Layer) -> bool:
+    """Does it have matrices and say nothing of multiplications?"""
+    matrices = [blob for blob in layer.blobs if sum(size > 1 for size in blob.shape) > 1]
+    return bool(matrices) and type(layer).multiply_adds is Layer.multiply_adds
+
+
+@rows()
+def test_weights_are_described(case: Case) -> None:
+    """Matrices are counted in multiply_adds; what forward changes is declared in averages."""
+    trial = Trial(case, fast())
+    assert not uncounted(trial.layer)
+    before = trial.weights
+    trial.forward(case.values())
+    after = trial.weights
+    changed = {i for i, old in enumerate(before) if not np.array_equal(old, after[i])}
+    assert changed <= set(trial.layer.averages)
+
+
+@rows(lambda case: LAYERS[case.type].pixelwise)
+def test_pixelwise_layers_keep_the_pixels(case: Case) -> None:
+    trial = Trial(case, fast())
+    tops = [trial.net.blobs[name].shape for name in trial.tops]
+    assert all(shape in case.shapes for shape in tops)
 
 
 # Against Caffe itself.

@@ -11,9 +11,8 @@ from typing import Any
 from timing import BenchError
 
 from pycaffe_fire import schema
-from pycaffe_fire.data.missing_data import DATA_FIELDS
+from pycaffe_fire.layers import DataLayer, layer_class
 from pycaffe_fire.net.graph import filter_net
-from pycaffe_fire.net.synthetic import image_shape
 
 # In-place ReLU is open to PyTorch where the layer before does not keep its output for backward.
 FREE_OUTPUT = {"convolution", "deconvolution", "inner_product", "batch_norm"}
@@ -28,8 +27,9 @@ def synthetic_net(path: str, batch: int | None, shape: Sequence[int] | None) -> 
     net.state.phase = schema.TRAIN
     net = filter_net(net)
     for layer in net.layer:
-        if layer.type in DATA_FIELDS:
-            _replace(layer, path, batch, shape)
+        kind = layer_class(layer.type)
+        if issubclass(kind, DataLayer):
+            _replace(layer, kind, path, batch, shape)
         elif layer.type == "DummyData" and layer.dummy_data_param.shape:
             shapes = [list(each.dim) for each in layer.dummy_data_param.shape]
             _become_input(layer, shapes, batch)
@@ -67,11 +67,13 @@ def without_dropout(net: Any) -> Any:
     return result
 
 
-def _replace(layer: Any, path: str, batch: int | None, shape: Sequence[int] | None) -> None:
-    size = batch or getattr(layer, DATA_FIELDS[layer.type]).batch_size
+def _replace(
+    layer: Any, kind: type[DataLayer], path: str, batch: int | None, shape: Sequence[int] | None
+) -> None:
+    size = batch or kind.batch_size(layer)
     if not size:
         raise BenchError(f'{path}: layer "{layer.name}" names no batch_size; give --batch')
-    image = shape or image_shape(layer)
+    image = shape or kind.image_shape(layer)
     if not image:
         raise BenchError(
             f'{path}: layer "{layer.name}" ({layer.type}) has no crop_size, so the size of its '

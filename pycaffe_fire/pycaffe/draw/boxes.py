@@ -9,14 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ... import schema
+from ...layers import LAYERS, layer_class
+from ...layers.split import Split
 from ...net.graph import filter_net
-from ...schema.proto import (
-    ConvolutionParameter,
-    EltwiseParameter,
-    LayerParameter,
-    NetParameter,
-    PoolingParameter,
-)
+from ...schema.proto import LayerParameter, NetParameter
 
 FAR = 3  # ranks that an arrow from a data layer may cross
 
@@ -31,13 +27,6 @@ COLOURS = {
     "loss": "#ffd3cf",
     "score": "#ffe3c2",
     "other": "#f4f5f7",
-}
-_FAMILIES = {
-    **dict.fromkeys(("Convolution", "Deconvolution", "DepthwiseConvolution"), "convolution"),
-    **dict.fromkeys(("Pooling", "SPP", "ROIPooling", "PSROIPooling"), "pooling"),
-    **dict.fromkeys(("InnerProduct", "Embed", "LSTM", "RNN", "Recurrent"), "product"),
-    **dict.fromkeys(("Concat", "Eltwise", "Slice", "Crop", "Axpy"), "joint"),
-    **dict.fromkeys(("Accuracy", "ArgMax", "Softmax", "DetectionOutput"), "score"),
 }
 
 
@@ -70,53 +59,15 @@ def of_phase(net: NetParameter, phase: int | None) -> NetParameter:
 
 def family(layer: LayerParameter) -> str:
     """Which colour a layer has."""
-    if layer.type in _FAMILIES:
-        return _FAMILIES[layer.type]
-    if not layer.bottom:
-        return "data"
-    return "loss" if layer.type.endswith("Loss") else "other"
+    if layer.type not in LAYERS and layer.type.endswith("Loss"):
+        return "loss"
+    found = layer_class(layer.type).family
+    return "data" if found == "other" and not layer.bottom else found
 
 
 def describe(layer: LayerParameter) -> str:
     """A layer's type with what matters most of it: `Convolution 64 of 7x7, stride 2, pad 3`."""
-    if layer.type in ("Convolution", "Deconvolution", "DepthwiseConvolution"):
-        convolution = layer.convolution_param
-        return f"{layer.type} {convolution.num_output} of {_window(convolution)}"
-    if layer.type == "Pooling":
-        pooling = layer.pooling_param
-        kind = PoolingParameter.PoolMethod.Name(pooling.pool)
-        return f"Pooling {kind} {'global' if pooling.global_pooling else _window(pooling)}"
-    if layer.type == "InnerProduct":
-        return f"InnerProduct {layer.inner_product_param.num_output}"
-    if layer.type == "Dropout":
-        return f"Dropout {layer.dropout_param.dropout_ratio:g}"
-    if layer.type == "Eltwise":
-        return f"Eltwise {EltwiseParameter.EltwiseOp.Name(layer.eltwise_param.operation)}"
-    if layer.type == "Input":
-        shapes = ["x".join(map(str, shape.dim)) for shape in layer.input_param.shape]
-        return " ".join(["Input", *shapes])
-    return layer.type
-
-
-def _window(param: ConvolutionParameter | PoolingParameter) -> str:
-    """`3x3, stride 2, pad 1` of a convolution or pooling; what is usual is left out."""
-
-    def sides(whole: str, stem: str, usual: int) -> list[int]:
-        given = getattr(param, whole)
-        values = list(given) if hasattr(given, "__len__") else [given]
-        low, high = getattr(param, f"{stem}_h"), getattr(param, f"{stem}_w")
-        if low or high:
-            return [low, high]
-        return (values * 2)[:2] if len(values) == 1 else values or [usual] * 2
-
-    text = "x".join(map(str, sides("kernel_size", "kernel", 1)))
-    for name, usual in (("stride", 1), ("pad", 0)):
-        values = sides(name, name, usual)
-        if any(value != usual for value in values):
-            alike = len(set(values)) == 1
-            text += f", {name} {values[0] if alike else 'x'.join(map(str, values))}"
-    dilation = list(getattr(param, "dilation", []))
-    return text + (f", dilation {dilation[0]}" if dilation and dilation[0] != 1 else "")
+    return f"{layer.type} {layer_class(layer.type).describe(layer)}".rstrip()
 
 
 def chart(net: NetParameter, shapes: Shapes | None = None, rates: bool = False) -> Chart:
@@ -135,7 +86,7 @@ class _Builder:
 
     def build(self, net: NetParameter) -> Chart:
         for layer in net.layer:
-            if layer.type == "Split":
+            if issubclass(layer_class(layer.type), Split):
                 self._alias(layer)
             elif not self._joins(layer):
                 self._add(layer)

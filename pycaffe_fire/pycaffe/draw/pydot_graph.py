@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from ...errors import BackendError
+from ...layers import DataLayer, layer_class
 from ...schema.proto import LayerParameter, NetParameter
 from .boxes import COLOURS, describe, family, of_phase
 
@@ -57,11 +58,10 @@ def get_pydot_graph(
 
 def _made(layer: LayerParameter) -> str:
     """What an arrow to a top says."""
-    if layer.type in ("Convolution", "Deconvolution"):
-        return str(layer.convolution_param.num_output)
-    if layer.type == "InnerProduct":
-        return str(layer.inner_product_param.num_output)
-    return f"Batch {layer.data_param.batch_size}" if layer.type == "Data" else ""
+    kind = layer_class(layer.type)
+    if issubclass(kind, DataLayer):
+        return f"Batch {kind.batch_size(layer) or 0}"
+    return str(kind.outputs(layer) or "")
 
 
 def _quoted(text: str) -> str:

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .. import schema
+from ..layers import DataLayer, layer_class
 from ..schema.proto import NetParameter
 
-# Data layers with the field of their parameters.
-DATA_FIELDS = {
-    "Data": "data_param",
-    "HDF5Data": "hdf5_data_param",
-    "ImageData": "image_data_param",
-    "MemoryData": "memory_data_param",
-    "WindowData": "window_data_param",
-}
 _DIGITS = ("digits_train_lmdb", "digits_test_lmdb")
 
 
@@ -35,12 +28,14 @@ def missing_sources(nets: Iterable[NetParameter]) -> list[Wanted]:
     found: dict[str, Wanted] = {}
     for net in nets:
         for layer in net.layer:
-            param: Any = getattr(layer, DATA_FIELDS.get(layer.type, ""), None)
+            kind = layer_class(layer.type)
+            if not issubclass(kind, DataLayer):
+                continue
+            param = kind.own_param(layer)
             source = getattr(param, "source", "")
             if not source or os.path.exists(source):
                 continue
-            database = layer.type == "Data"
-            what = schema.DataParameter.DB.Name(param.backend) if database else "list"
+            what = kind.source_kind(layer)
             phase = "testing" if net.state.phase == schema.TEST else "training"
             size = layer.transform_param.crop_size
             found.setdefault(source, Wanted(source, what, param.batch_size, phase, size))

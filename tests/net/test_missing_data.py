@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pycaffe_fire import schema
-from pycaffe_fire.data.missing_data import advice, missing_sources
+from pycaffe_fire.net.missing_data import advice, missing_sources
 
 
 def net(

@@ -1,0 +1,30 @@
+"""Where in the training a net stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ..data.bad_records import FAIL
+
+
+@dataclass
+class Context:
+    """Where in the training a net stands; layers that draw numbers or read records look here.
+
+    A pass (`step`) is one forward over the global batch, cut into `leaves` leaves; this net runs
+    the leaves of `own_leaves` in turn and stands at `leaf`.
+    """
+
+    seed: int = 0
+    step: int = 0
+    leaf: int = 0
+    leaves: int = 1
+    own_leaves: tuple[int, ...] = (0,)
+    iter_size: int = 1
+    bad_records: str = FAIL  # or SKIP: what a record that cannot be used does
+    python_modules: bool = False  # may a prototxt import the module of a Python layer?
+
+    def on_leaves(self, own: Sequence[int], leaves: int) -> Context:
+        """The same, for a net that runs these of all leaves."""
+        return replace(self, leaf=own[0], leaves=leaves, own_leaves=tuple(own))
