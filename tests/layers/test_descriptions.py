@@ -13,10 +13,12 @@ import pytest
 import pycaffe_fire
 from pycaffe_fire import schema
 from pycaffe_fire.backend import cpu_backend
+from pycaffe_fire.backend.base import Backend
 from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.backend.numpy import NumPyBackend
+from pycaffe_fire.backend.tensor import Tensor
 from pycaffe_fire.errors import LayerError
-from pycaffe_fire.layers import LAYERS, Context, Layer, Neuron, Storage, layer_class, register_layer
+from pycaffe_fire.layers import LAYERS, Context, Layer, Neuron, register_layer
 from pycaffe_fire.net import Net
 from pycaffe_fire.net.summary import facts
 from pycaffe_fire.net.synthetic import class_counts
@@ -44,8 +46,10 @@ def layer(text: str) -> Any:
     return schema.parse_text(text, schema.LayerParameter())
 
 
-def net(text: str, backend: Any = cpu_backend) -> Net:
-    return Net(message(text), schema.TRAIN, backend=backend(1), context=Context())
+def net(text: str, backend: Backend | None = None) -> Net:
+    param = message(text)
+    param.state.phase = schema.TRAIN
+    return Net(param, backend or cpu_backend(1), Context())
 
 
 INPUT = (
@@ -140,17 +144,25 @@ def test_the_contract_catches_what_is_not_said() -> None:
 
 
 class Halves(NumPyBackend):
-    """Says that it can store 16 bits; nothing is run on it."""
+    """Says that it can store 16 bits; here nothing is run on it."""
 
     kinds = ("float32", "float16")
 
 
-def test_a_new_layer_stores_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(Blob, "value", Recorder(asked), raising=False)
-    monkeypatch.undo()
+@pytest.mark.parametrize(
+    ("kind", "stored"),
+    [("Centred", ["float16"] * 2), ("ReLU6", ["float16"] * 2), ("Threshold", [])],
+)
+def test_a_new_layer_stores_16_bits(
+    kind: str, stored: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     register_layer("Centred")(Centred)
-    assert layer_class("Centred").storage is Storage.ROUNDED
+    asked: list[str] = []
+    monkeypatch.setattr(Tensor, "store_as", lambda self, kind: asked.append(kind))
+    half = "default_forward_type: FLOAT16 default_backward_type: FLOAT16\n"
+    text = f'{half}{INPUT}layer {{ name: "new" type: "{kind}" bottom: "x" top: "y" }}'
+    net(text, Halves())
+    assert asked == stored
 
 
 def test_depthwise_convolutions_count() -> None:
@@ -167,7 +179,11 @@ def test_depthwise_convolutions_count() -> None:
 def test_a_static_input_is_multiplied_once() -> None:
     text = "".join(
         f'layer {{ name: "{n}" type: "Input" top: "{n}" input_param {{ shape {{ {dims} }} }} }}\n'
-        for n, dims in (("x", "dim: 5 dim: 2 dim: 3"), ("c", "dim: 5 dim: 2"), ("s", "dim: 2 dim: 7"))
+        for n, dims in (
+            ("x", "dim: 5 dim: 2 dim: 3"),
+            ("c", "dim: 5 dim: 2"),
+            ("s", "dim: 2 dim: 7"),
+        )
     )
     text += 'layer { name: "l" type: "LSTM" bottom: "x" bottom: "c" bottom: "s" top: "y" '
     made = net(text + "recurrent_param { num_output: 4 } }")
@@ -220,6 +236,7 @@ def test_drawings() -> None:
 
 # convert/ has one function per type, found by a registry.
 FREE = ("layers", "schema", "convert")
+TYPES = frozenset(LAYERS)
 
 
 def named_types(source: str) -> Iterator[str]:
@@ -234,7 +251,7 @@ def named_types(source: str) -> Iterator[str]:
         else:
             continue
         values = [part.value for part in parts if isinstance(part, ast.Constant)]
-        found = [value for value in values if isinstance(value, str) and value in LAYERS]
+        found = [value for value in values if isinstance(value, str) and value in TYPES]
         if len(found) >= enough:
             yield f"{node.lineno}: {', '.join(found)}"
 
