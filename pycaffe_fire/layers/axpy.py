@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..backend.blob import Blob
+from ..schema.proto import LayerParameter
 from .base import Layer, register_layer
 from .coordinates import CoordMap, UndefinedMapException
 from .description import Storage
@@ -21,7 +22,7 @@ class Axpy(Layer):
     bottoms = (3, 3)
 
     @classmethod
-    def coordinates(cls, param: Any, bottom: int = 0) -> CoordMap:
+    def coordinates(cls, param: LayerParameter, bottom: int = 0) -> CoordMap:
         if not bottom:
             raise UndefinedMapException("Axpy's first bottom has one number per channel, no pixels")
         return super().coordinates(param, bottom)

@@ -8,6 +8,7 @@ from typing import Any
 from .. import schema
 from ..backend.base import NormPlan
 from ..backend.blob import Blob
+from ..schema.proto import LayerParameter
 from .base import Neuron, is_train, register_layer
 
 FORKS = {"scale_bias": "NVIDIA", "relu": "Intel"}  # fields that would change the output
@@ -26,7 +27,7 @@ class BatchNorm(Neuron):
     fuses_backward = True
 
     @classmethod
-    def can_fuse(cls, follower: Any) -> bool:
+    def can_fuse(cls, follower: LayerParameter) -> bool:
         if follower.type == "ReLU":
             return bool(follower.relu_param.negative_slope == 0)
         scale = follower.scale_param

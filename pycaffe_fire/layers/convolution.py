@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from .. import schema
 from ..backend.base import WeightedPlan, Window
 from ..backend.blob import Blob, SharedBlob
+from ..schema.proto import LayerParameter
 from .base import Count, Layer, register_layer
 from .coordinates import CoordMap, sliding
 from .description import Storage, window_text
@@ -31,12 +32,12 @@ class Convolution(Layer):
     transposed = False
 
     @classmethod
-    def describe(cls, param: Any) -> str:
+    def describe(cls, param: LayerParameter) -> str:
         own = param.convolution_param
         return f"{own.num_output} of {window_text(own)}"
 
     @classmethod
-    def coordinates(cls, param: Any, bottom: int = 0) -> CoordMap:
+    def coordinates(cls, param: LayerParameter, bottom: int = 0) -> CoordMap:
         window = sliding(param.type, param.convolution_param)
         return window.up() if cls.transposed else window.down()
 

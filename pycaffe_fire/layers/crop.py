@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from ..backend.blob import Blob
+from ..schema.proto import LayerParameter
 from .base import Layer, register_layer
 from .checks import forbid_in_place
 from .coordinates import CoordMap, UndefinedMapException
@@ -23,7 +23,7 @@ class Crop(Layer):
     bottoms = (2, 2)
 
     @classmethod
-    def coordinates(cls, param: Any, bottom: int = 0) -> CoordMap:
+    def coordinates(cls, param: LayerParameter, bottom: int = 0) -> CoordMap:
         if bottom:
             raise UndefinedMapException("Crop takes nothing but the size of its second bottom")
         offset = np.array(list(param.crop_param.offset) or [0])

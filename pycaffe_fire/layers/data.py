@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from .. import schema
 from ..backend.blob import Blob
 from ..data.source import DatabaseSource
+from ..schema.proto import LayerParameter
 from .base import register_layer
 from .feed import Feed
 
@@ -19,7 +19,7 @@ class Data(Feed):
     tops = (1, 2)
 
     @classmethod
-    def source_kind(cls, param: Any) -> str:
+    def source_kind(cls, param: LayerParameter) -> str:
         return str(schema.DataParameter.DB.Name(param.data_param.backend))
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from ..schema.proto import LayerParameter
 from .base import Layer
 from .description import Storage
 
@@ -16,7 +15,7 @@ class DataLayer(Layer):
     family = "data"
 
     @classmethod
-    def image_shape(cls, param: Any) -> list[int] | None:
+    def image_shape(cls, param: LayerParameter) -> list[int] | None:
         """Channels, height and width of what it feeds, as far as the prototxt tells."""
         transform, (height, width) = param.transform_param, cls.image_size(param)
         if not (height and width):
@@ -25,12 +24,12 @@ class DataLayer(Layer):
         return [1 if transform.force_gray else means if means > 1 else 3, height, width]
 
     @classmethod
-    def image_size(cls, param: Any) -> tuple[int, int]:
+    def image_size(cls, param: LayerParameter) -> tuple[int, int]:
         """Height and width of what it feeds; 0 where the prototxt does not tell."""
         size = param.transform_param.crop_size or getattr(cls.own_param(param), "crop_size", 0)
         return size, size
 
     @classmethod
-    def source_kind(cls, param: Any) -> str:
+    def source_kind(cls, param: LayerParameter) -> str:
         """What its source is: a list of files, or a kind of database."""
         return "list"

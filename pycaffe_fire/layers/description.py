@@ -11,7 +11,8 @@ from enum import Enum
 from functools import cache
 from typing import Any, ClassVar
 
-from ..schema.messages import LayerParameter, fields_of
+from ..schema.messages import fields_of
+from ..schema.proto import LayerParameter
 from .coordinates import SAME, CoordMap, UndefinedMapException
 
 
@@ -61,33 +62,33 @@ class Description:
         return cls.param_field or fields_by_type().get(kind)
 
     @classmethod
-    def own_param(cls, param: Any) -> Any:
+    def own_param(cls, param: LayerParameter) -> Any:
         """The message with the type's own parameters; None if there is none."""
         field = cls.field_of(param.type)
         return getattr(param, field) if field else None
 
     @classmethod
-    def describe(cls, param: Any) -> str:
+    def describe(cls, param: LayerParameter) -> str:
         """What matters most about a layer, for drawings, without its type: `64 of 7x7`."""
         return ""
 
     @classmethod
-    def outputs(cls, param: Any) -> int | None:
+    def outputs(cls, param: LayerParameter) -> int | None:
         """How many channels or classes its tops have, where its parameters say so."""
         return getattr(cls.own_param(param), "num_output", None) or None
 
     @classmethod
-    def batch_size(cls, param: Any) -> int | None:
+    def batch_size(cls, param: LayerParameter) -> int | None:
         """How many samples it feeds into a net in one pass, where its parameters say so."""
         return getattr(cls.own_param(param), "batch_size", None) or None
 
     @classmethod
-    def can_fuse(cls, follower: Any) -> bool:
+    def can_fuse(cls, follower: LayerParameter) -> bool:
         """Can it do the work of this in-place layer, whose type is one of `fuses`?"""
         return follower.type != "ReLU" or bool(follower.relu_param.negative_slope >= 0)
 
     @classmethod
-    def coordinates(cls, param: Any, bottom: int = 0) -> CoordMap:
+    def coordinates(cls, param: LayerParameter, bottom: int = 0) -> CoordMap:
         """Where a pixel of a bottom lies in the tops; raises UndefinedMapException if nowhere."""
         if cls.pixelwise:
             return SAME

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..backend.blob import Blob
+from ..schema.proto import LayerParameter
 from .base import Neuron, is_train, register_layer
 
 
@@ -14,7 +14,7 @@ class Dropout(Neuron):
     """top = x / (1 - ratio) with probability 1 - ratio, else 0; in TEST phase top = x."""
 
     @classmethod
-    def describe(cls, param: Any) -> str:
+    def describe(cls, param: LayerParameter) -> str:
         return f"{param.dropout_param.dropout_ratio:g}"
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

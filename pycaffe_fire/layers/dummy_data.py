@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from .. import schema
 from ..backend.blob import Blob
 from ..backend.random import key
+from ..schema.proto import LayerParameter
 from .base import Layer, register_layer
 from .description import Storage
 from .fillers import fill
@@ -23,7 +23,7 @@ class DummyData(Layer):
     tops = (1, None)
 
     @classmethod
-    def batch_size(cls, param: Any) -> int | None:
+    def batch_size(cls, param: LayerParameter) -> int | None:
         own = param.dummy_data_param
         first = own.shape[0].dim if own.shape else own.num
         return first[0] if first else None

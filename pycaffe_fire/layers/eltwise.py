@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import schema
 from ..backend.blob import Blob
+from ..schema.proto import LayerParameter
 from .base import Layer, register_layer
 from .description import Storage
 
@@ -32,7 +33,7 @@ class Eltwise(Layer):
     fuses = ("ReLU",)
 
     @classmethod
-    def describe(cls, param: Any) -> str:
+    def describe(cls, param: LayerParameter) -> str:
         return str(schema.EltwiseParameter.EltwiseOp.Name(param.eltwise_param.operation))
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

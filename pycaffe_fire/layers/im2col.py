@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 from ..backend.blob import Blob
 from ..backend.numpy.shifts import shifts
+from ..schema.proto import LayerParameter
 from .base import register_layer
 from .convolution import Convolution
 from .description import Storage, window_text
@@ -28,7 +28,7 @@ class Im2col(Convolution):
     fuses = ()
 
     @classmethod
-    def describe(cls, param: Any) -> str:
+    def describe(cls, param: LayerParameter) -> str:
         return window_text(param.convolution_param)
 
     def multiply_adds(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> int:

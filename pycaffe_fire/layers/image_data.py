@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..backend.blob import Blob
 from ..data.image_list import ImageListSource, size_rule
+from ..schema.proto import LayerParameter
 from .base import register_layer
 from .feed import DEPTH, Feed
 
@@ -18,7 +18,7 @@ class ImageData(Feed):
     tops = (1, 2)
 
     @classmethod
-    def image_size(cls, param: Any) -> tuple[int, int]:
+    def image_size(cls, param: LayerParameter) -> tuple[int, int]:
         cropped, own = super().image_size(param), param.image_data_param
         return cropped if all(cropped) else (own.new_height, own.new_width)
 

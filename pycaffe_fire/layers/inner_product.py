@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 from ..backend.blob import Blob
+from ..schema.proto import LayerParameter
 from .base import Layer, register_layer
 from .description import Storage
 
@@ -20,7 +20,7 @@ class InnerProduct(Layer):
     fuses = ("ReLU",)
 
     @classmethod
-    def describe(cls, param: Any) -> str:
+    def describe(cls, param: LayerParameter) -> str:
         return str(param.inner_product_param.num_output)
 
     def multiply_adds(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..backend.blob import Blob
+from ..schema.proto import LayerParameter
 from .base import Layer, register_layer
 from .description import Storage
 
@@ -20,7 +20,7 @@ class Input(Layer):
     tops = (1, None)
 
     @classmethod
-    def describe(cls, param: Any) -> str:
+    def describe(cls, param: LayerParameter) -> str:
         return " ".join("x".join(map(str, shape.dim)) for shape in param.input_param.shape)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

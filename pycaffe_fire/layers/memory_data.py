@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..backend.blob import Blob
+from ..schema.proto import LayerParameter
 from .base import register_layer
 from .data_layer import DataLayer
 
@@ -20,7 +21,7 @@ class MemoryData(DataLayer):
     tops = (2, 2)
 
     @classmethod
-    def image_shape(cls, param: Any) -> list[int]:
+    def image_shape(cls, param: LayerParameter) -> list[int]:
         own = param.memory_data_param
         return [own.channels, own.height, own.width]
 

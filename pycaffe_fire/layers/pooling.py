@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from .. import schema
 from ..backend.base import PoolingPlan, Window
 from ..backend.blob import Blob
+from ..schema.proto import LayerParameter
 from .base import Layer, register_layer
 from .coordinates import CoordMap, sliding
 from .description import Storage, window_text
@@ -28,13 +28,13 @@ class Pooling(Layer):
     tops = (1, 2)
 
     @classmethod
-    def describe(cls, param: Any) -> str:
+    def describe(cls, param: LayerParameter) -> str:
         own = param.pooling_param
         kind = schema.PoolingParameter.PoolMethod.Name(own.pool)
         return f"{kind} {'global' if own.global_pooling else window_text(own)}"
 
     @classmethod
-    def coordinates(cls, param: Any, bottom: int = 0) -> CoordMap:
+    def coordinates(cls, param: LayerParameter, bottom: int = 0) -> CoordMap:
         return sliding(param.type, param.pooling_param).down()
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
