@@ -115,7 +115,7 @@ class FireNet:
                 raise BenchError(f'layer "{layer.name}" shares weights in a way PyTorch cannot')
             weights[layer.name] = [(list(b.shape), *places[id(b.value)]) for b in layer.blobs]
         self._watch = Stopwatch()
-        self.net.clear_param_diffs()
+        self.net.clear_gradients()
         loss = self.net.forward_backward()
         gradients = {
             places[id(p.blob.value)][0]: float(np.linalg.norm(p.blob.diff))
