@@ -27,6 +27,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         pytest.skip(reason)
     from pycaffe_fire.backend.cuda import blas
     from tests.cuda import fake_cupy
+    from tests.cuda.fake_cupy.races import checker
 
     modules: dict[str, Any] = {}
     fake_cupy.install(modules)
@@ -35,7 +36,10 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr(Module, "order", 0)
     monkeypatch.setattr(blas, "load", fake_cupy.blas.Library)
     fake_cupy.cuda.waits.clear()
+    checker.clear()
     yield fake_cupy
+    fake_cupy.cuda.reset_thread()
+    assert not checker.found, checker.found[0]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from functools import cache
 from ..errors import BackendError
 from . import cpu_backend
 from .base import Backend
-from .cuda.device import probe
+from .cuda.device import count, probe
 
 log = logging.getLogger("pycaffe_fire")
 
@@ -34,10 +34,10 @@ def _gpu_backend(device: int, cudnn: bool) -> Backend:
     return CudaBackend(device, cudnn)
 
 
-def _own_device() -> int:
-    """Processes on one host take its devices in turn."""
-    found = probe()
-    return local_rank() % found.devices if found.devices else 0
+def _own_device(first: int = 0) -> int:
+    """Processes on one host take its devices in turn, from this one on."""
+    devices = count().devices
+    return (first + local_rank()) % devices if first < devices else first
 
 
 def choose_backend(
@@ -45,20 +45,22 @@ def choose_backend(
     threads: int | None = None,
     level: int = logging.WARNING,
     cudnn: bool = False,
+    first: int = 0,
 ) -> Backend:
     """What `--gpu` says: nothing is the CPU; a device, several ("0,2": one for each process on
     this host) or "all"; "auto" is a GPU where one works, and the CPU otherwise, which is said
-    at this log level."""  # fmt: skip
+    at this log level. Processes that are not given a device take them in turn from `first` on."""
     if gpu is None:
         if cudnn:
             raise BackendError("--cudnn needs a GPU: say which, as in --gpu 0")
         return cpu_backend(threads)
     if gpu == "auto":
-        found = probe()
+        device = _own_device(first)
+        found = probe(device)
         if found.cupy is None:
             log.log(level, "Running on the CPU: %s", found.reason)
             return cpu_backend(threads)
-        return gpu_backend(cudnn=cudnn)
+        return gpu_backend(device, cudnn)
     if gpu == "all":
         return gpu_backend(cudnn=cudnn)
     return gpu_backend(_listed_device(gpu), cudnn)

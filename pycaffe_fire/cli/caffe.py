@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from .. import schema
 from ..backend.base import Backend
 from ..backend.choice import choose_backend
-from ..backend.cuda.device import probe
+from ..backend.cuda.device import count
 from ..errors import BackendError, FireError, NetError, SolverError
 from ..net.timing import benchmark, has_loss
 from ..parallel.job import ranks_started
@@ -101,7 +101,7 @@ def _train(options: argparse.Namespace) -> None:
         flags.append("--allow-python-layers")
     if options.debug:
         flags.append("--debug")
-    devices = probe().devices if options.gpu == "all" else len(options.gpu.split(","))
+    devices = count().devices if options.gpu == "all" else len(options.gpu.split(","))
     if devices > 1 and ranks_started() == 1:
         flags += ["-n", str(devices)]
     sys.exit(fire_train.main(flags))

@@ -62,6 +62,17 @@ def places(leaves: range) -> list[tuple[int, int]]:
     return [(node.first, node.size) for node in sums.nodes]
 
 
+def merges(nodes: Iterable[tuple[int, int]]) -> list[int]:
+    """How many pairs merge after each of these nodes, (first, size) in order of leaves."""
+    sums = PartialSums(lambda total, part: None, lambda part: None)
+    found = []
+    for first, size in nodes:
+        before = len(sums.nodes)
+        sums.add(Node(first, size, None))
+        found.append(before + 1 - len(sums.nodes))
+    return found
+
+
 def check_leaves(leaves: int) -> None:
     if leaves < 1 or leaves & (leaves - 1):
         raise SolverError(f"the number of leaves must be a power of two, got {leaves}")

@@ -209,6 +209,6 @@ def _backend(asked: RunOptions, param: SolverParameter, threads: int) -> Backend
         gpu = "auto"
         # Caffe's default is the GPU, so only who wrote it has a right to be surprised.
         level = logging.WARNING if param.HasField("solver_mode") else logging.INFO
-    backend = choose_backend(gpu, threads, level, asked.cudnn)
+    backend = choose_backend(gpu, threads, level, asked.cudnn, param.device_id)
     log.info("Use %s.", "CPU" if backend.name != "cuda" else backend.describe())
     return backend

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ import pytest
 import pycaffe_fire as caffe
 from pycaffe_fire.backend import choice
 from pycaffe_fire.backend.cuda.device import probe
-from pycaffe_fire.cli import device_query
+from pycaffe_fire.cli import device_query, fire_train
 from pycaffe_fire.errors import BackendError
 from pycaffe_fire.pycaffe import settings
+from tests.cli.runs import make_run
 
 
 @pytest.fixture(autouse=True)
@@ -115,3 +117,32 @@ def test_device_query(cupy: Any, capsys: pytest.CaptureFixture[str]) -> None:
 def test_device_query_without_a_device(no_cupy: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert device_query.main([]) == 1
     assert "CuPy cannot be imported" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("first", "rank", "device"), [(0, 1, 1), (1, 0, 1), (1, 1, 0)])
+def test_a_process_touches_its_own_device_only(
+    cupy: Any, first: int, rank: int, device: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A context on another process's device would take some hundred megabytes there."""
+    monkeypatch.setattr(cupy.cuda.Device, "used", set())
+    monkeypatch.setenv("SLURM_LOCALID", str(rank))
+    backend: Any = choice.choose_backend("auto", first=first)
+    assert backend.device == device and cupy.cuda.Device.used == {device}
+
+
+def test_a_solvers_device_id(
+    cupy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_run(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    text = Path("solver.prototxt").read_text().replace("solver_mode: CPU", "")
+    Path("solver.prototxt").write_text(f"{text}\nsolver_mode: GPU device_id: 1")
+    for flags, device in (([], 1), (["--gpu", "0"], 0)):
+        command = ["--solver", "solver.prototxt", "--iterations", "1", *flags]
+        assert fire_train.main(command) == 0
+        assert f"Use cuda, device {device}: " in capsys.readouterr().err
+
+
+def test_a_device_id_that_is_not_there(cupy: Any, caplog: pytest.LogCaptureFixture) -> None:
+    assert choice.choose_backend("auto", first=5).name != "cuda"
+    assert "Running on the CPU: there is no device 5; devices: 0 to 1" in caplog.text

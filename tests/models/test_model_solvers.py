@@ -34,7 +34,7 @@ def test_solver_fits_its_net(path: Path) -> None:
     assert solver.snapshot_prefix.startswith(f"runs/{model}/{model}")
     tested = solver.test_iter[0] * batch_size(solver, TEST)
     assert tested == TEST_IMAGES.get(model, IMAGENET_VAL)
-    assert solver.solver_mode == 0, "CPU"
+    assert solver.solver_mode == 1, "GPU"
     assert min(solver.max_iter, solver.snapshot, solver.display, solver.test_interval) > 0
     assert solver.momentum == pytest.approx(0.9)
 

@@ -50,11 +50,25 @@ class Stream:
         _thread.stream = self
 
     def __enter__(self) -> None:
-        self._outer = getattr(_thread, "stream", None)
+        _stack().append(self)
         self.use()
 
     def __exit__(self, *_: object) -> None:
-        _thread.stream = self._outer
+        """Back to the `with` outside, whatever `use()` chose (cupy/cuda/stream.pyx)."""
+        _stack().pop()
+        _thread.stream = _stack()[-1]
+
+
+def _stack() -> list[Stream | None]:
+    """The streams entered by `with` in this thread, on top of the NULL stream."""
+    if not hasattr(_thread, "stack"):
+        _thread.stack = [None]
+    return _thread.stack
+
+
+def get_current_stream() -> Any:
+    """The stream of this thread, or something that stands for the NULL stream."""
+    return getattr(_thread, "stream", None) or NULL
 
 
 class Event:
@@ -71,6 +85,16 @@ class Event:
             stream.run(stream.done + 1)
             return False
         return True
+
+
+class _Null:
+    """The NULL stream may be current, but no work is ever meant for it."""
+
+    def use(self) -> None:
+        _thread.stream = None
+
+
+NULL = _Null()
 
 
 def enqueue(step: Callable[[], object]) -> None:
@@ -163,11 +187,17 @@ def add(a: Array, b: Array, out: Array) -> Array:
     return out
 
 
+def asarray(values: Any) -> Array:
+    made, given = empty_like(values), values.copy()
+    enqueue(lambda: np.copyto(made.host, given))
+    return made
+
+
 xp = types.SimpleNamespace(
-    empty=empty, add=add, isnan=lambda a: computed(np.isnan, a),
+    empty=empty, add=add, asarray=asarray, isnan=lambda a: computed(np.isnan, a),
     where=lambda *arguments: computed(np.where, *arguments),
     cuda=types.SimpleNamespace(
-        Stream=Stream, Event=Event,
+        Stream=Stream, Event=Event, get_current_stream=get_current_stream,
         Device=lambda device: types.SimpleNamespace(pci_bus_id=f"0000:{device:02x}:00.0"),
     ),
 )  # fmt: skip
@@ -177,6 +207,13 @@ def narrow(values: Any) -> Any:
     """float32 to bfloat16's bits, by rounding to nearest even."""
     bits = values.view(np.uint32)
     return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+
+
+def wide(values: Any) -> Any:
+    """Numbers as they travel, as float32."""
+    if values.dtype == np.uint16:
+        return (values.astype(np.uint32) << 16).view(np.float32)
+    return values.astype(np.float32)
 
 
 class QueuedBackend:
@@ -194,16 +231,29 @@ class QueuedBackend:
 
     def accumulate(self, total: Array, part: Array) -> None:
         self.activate()
+        self.add_on_stream(total, part)
+
+    def add_on_stream(self, total: Array, part: Array) -> None:
         add(total, part, out=total)
+
+    def tree_sum(self, rows: Array, merges: Array, total: Array) -> None:
+        def step() -> None:
+            stack: list[Any] = []
+            for row, due in zip(wide(rows.host).reshape(-1, total.size), merges.host, strict=True):
+                stack.append(row)
+                for _ in range(due):
+                    right = stack.pop()
+                    stack[-1] = stack[-1] + right
+            (total.host[...],) = stack
+
+        enqueue(step)
 
     def convert(self, given: Array, made: Array) -> None:
         def step() -> None:
             if made.dtype == np.uint16:
                 made.host[...] = narrow(given.host)
-            elif given.dtype == np.uint16:
-                made.host.view(np.uint32)[...] = given.host.astype(np.uint32) << 16
             else:
-                made.host[...] = given.host
+                made.host[...] = wide(given.host)
 
         enqueue(step)
 

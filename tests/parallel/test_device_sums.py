@@ -28,9 +28,11 @@ import pytest
 from pycaffe_fire.errors import SolverError
 from pycaffe_fire.parallel import device, waiting
 from pycaffe_fire.parallel.communicators import COMMUNICATORS
+from pycaffe_fire.parallel.communicators.base import segments
 from pycaffe_fire.parallel.device import adapted
 from pycaffe_fire.parallel.device.direct import Direct, mpi_reads_devices
-from pycaffe_fire.parallel.device.nccl import Nccl
+from pycaffe_fire.parallel.device.nccl import Nccl, NcclCommunicator
+from pycaffe_fire.parallel.device.nccl_tree import NcclTree
 from pycaffe_fire.parallel.device.staged import Staged
 from pycaffe_fire.parallel.launch import find_mpiexec
 from pycaffe_fire.parallel.tree import Node
@@ -47,7 +49,12 @@ from tests.parallel.test_jobs import write
 RANKS = (2, 3, 4)
 SIZES = (1, 3, 1024, 4097)
 WIRES = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-WAYS = ("nccl", *(f"direct {name}" for name in ("halving", "tree", "server", "ring")), "staged")
+WAYS = (
+    "nccl",
+    "nccl tree",
+    *(f"direct {name}" for name in ("halving", "tree", "server", "ring")),
+    "staged",
+)
 
 
 class Case(NamedTuple):
@@ -65,12 +72,15 @@ CASES = [Case(*c) for c in itertools.product(WAYS, RANKS, WIRES)]
 def make(case: Case, comm: Any, backend: QueuedBackend) -> Any:
     from tests.parallel import queued_nccl
 
-    way, _, name = case.way.partition(" ")
+    way, _, name = ("tree", "", "") if case.way == "nccl tree" else case.way.partition(" ")
     queued_nccl.calls.clear()
     queued_nccl.comm = comm
     inner = COMMUNICATORS[name or "halving"](comm, case.wire)
-    made: Any = {"nccl": Nccl, "direct": Direct, "staged": Staged}[way]
-    return made(inner, backend)
+    kinds: dict[str, Any] = {"nccl": Nccl, "tree": NcclTree, "direct": Direct, "staged": Staged}
+    made: Any = kinds[way](inner, backend)
+    if isinstance(made, NcclCommunicator):
+        made.join()
+    return made
 
 
 def on_device(nodes: list[Node]) -> list[Node]:
@@ -149,7 +159,9 @@ def test_sums_are_right_and_the_same_everywhere(results: Results, way: str) -> N
             )
 
 
-@pytest.mark.parametrize("way", ["direct halving", "direct tree", "direct server", "staged"])
+@pytest.mark.parametrize(
+    "way", ["nccl tree", "direct halving", "direct tree", "direct server", "staged"]
+)
 def test_the_tree_has_its_bits_on_devices_too(results: Results, way: str) -> None:
     plain = [ranks for case, ranks in results if case.way == way and case.wire == "float32"]
     assert plain and all(r["exact"] for ranks in plain for r in ranks)
@@ -161,15 +173,17 @@ def test_16_bits_really_travel(results: Results) -> None:
             assert all(r["error"] > WIRES[case.wire] / 16 for r in ranks), case
 
 
-def nccl_calls(results: Results, wire: str) -> Iterator[tuple[Case, int, dict[str, Any]]]:
+def nccl_calls(
+    results: Results, wire: str, way: str = "nccl"
+) -> Iterator[tuple[Case, int, dict[str, Any]]]:
     for case, ranks in results:
-        if (case.way, case.wire) == ("nccl", wire):
+        if (case.way, case.wire) == (way, wire):
             yield from ((case, rank, found) for rank, found in enumerate(ranks))
 
 
 def test_rank_0_names_the_nccl_group_and_all_join_it(results: Results) -> None:
     for case, ranks in results:
-        if case.way == "nccl":
+        if case.way.startswith("nccl"):
             first = [[call for call in r["calls"] if call[0] != "init"][0][0] for r in ranks]
             assert (first[0] == "get_unique_id") and "get_unique_id" not in first[1:]
             joined = [next(c for c in r["calls"] if c[0] == "init") for r in ranks]
@@ -179,34 +193,51 @@ def test_rank_0_names_the_nccl_group_and_all_join_it(results: Results) -> None:
             assert len({name for _, _, name, _ in joined}) == 1
 
 
-def test_nccl_is_asked_for_whole_buckets_on_its_own_stream(results: Results) -> None:
-    for _, _, found in nccl_calls(results, "float32"):
+DATATYPES = [("float32", 7), ("float16", 6), ("bfloat16", 9)]
+
+
+@pytest.mark.parametrize(("wire", "datatype"), DATATYPES)
+def test_nccl_is_asked_for_whole_buckets_on_its_own_stream(
+    results: Results, wire: str, datatype: int
+) -> None:
+    for _, _, found in nccl_calls(results, wire):
         sums = [call for call in found["calls"] if call[0] == "allReduce"]
-        assert sums == [["allReduce", size, 7, found["stream"]] for size in SIZES * 2]
+        assert sums == [["allReduce", size, datatype, found["stream"]] for size in SIZES * 2]
         assert found["stream"] != found["compute"]
 
 
-@pytest.mark.parametrize(("wire", "datatype"), [("float16", 6), ("bfloat16", 9)])
-def test_nccl_exchanges_pieces_of_16_bits(results: Results, wire: str, datatype: int) -> None:
-    for case, _, found in nccl_calls(results, wire):
-        expected = []
-        for size in SIZES * 2:
-            piece = -(-size // case.ranks)
-            pairs = [[name, piece, datatype, found["stream"]] for name in ("send", "recv")]
-            expected += pairs * case.ranks
-            expected.append(["allGather", piece, datatype, found["stream"]])
-        assert [c for c in found["calls"] if c[0] not in ("get_unique_id", "init")] == expected
+@pytest.mark.parametrize(("wire", "datatype"), DATATYPES)
+def test_the_tree_sends_as_much_as_a_ring(results: Results, wire: str, datatype: int) -> None:
+    """With one node for each rank: of every bucket all pieces but the own one, twice."""
+    for case, rank, found in nccl_calls(results, wire, "nccl tree"):
+        calls = [c for c in found["calls"] if c[0] not in ("get_unique_id", "init")]
+        assert {tuple(c[2:]) for c in calls} == {(datatype, found["stream"])}
+        assert {c[0] for c in calls} == {"send", "recv"}
+        if case.ranks == 3:
+            continue  # one of them has two nodes
+        for name in ("send", "recv"):
+            elements = sum(c[1] for c in calls if c[0] == name)
+            assert elements == 2 * sum(_travels(size, case.ranks, rank, name) for size in SIZES)
+
+
+def _travels(size: int, ranks: int, rank: int, way: str) -> int:
+    """Elements of one bucket: pieces of the nodes (the own one to itself), then of the sum."""
+    part = segments(size, ranks)[rank]
+    own = part.stop - part.start
+    first, second = size, (ranks - 1) * own
+    return first + second if way == "send" else ranks * own + size - own
 
 
 def test_nobody_waits_for_the_device_while_backward_runs(results: Results) -> None:
     """A bucket is handed to NCCL without a look at what computes it."""
-    for wire in WIRES:
-        assert not any(found["waited"] for _, _, found in nccl_calls(results, wire))
+    for wire, way in itertools.product(WIRES, ("nccl", "nccl tree")):
+        assert not any(found["waited"] for _, _, found in nccl_calls(results, wire, way))
 
 
 def test_descriptions_say_which_way_gradients_go(results: Results) -> None:
     texts = {(case.way, case.ranks): ranks[0]["text"] for case, ranks in results}
     assert texts["nccl", 3] == "nccl, 3 ranks, bfloat16 on the wire; bits depend on their number"
+    assert texts["nccl tree", 4] == "tree over nccl, 4 ranks, bfloat16 on the wire"
     assert texts["direct halving", 2] == "halving, 2 ranks, MPI on device memory"
     assert texts["staged", 4] == "halving, 4 ranks, through host memory"
 
@@ -268,7 +299,7 @@ def choose(
 
 
 def test_nccl_where_every_rank_has_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(choose(monkeypatch, PAIR), Nccl)
+    assert isinstance(choose(monkeypatch, PAIR), NcclTree)
     assert isinstance(choose(monkeypatch, PAIR, "nccl"), Nccl)
 
 
@@ -306,6 +337,32 @@ def test_nccl_that_does_not_start(
     assert "NCCL does not start" in caplog.text and "rank 1 on far: system error" in caplog.text
     with pytest.raises(SolverError, match="NCCL does not start; rank 1 on far: system error"):
         choose(monkeypatch, PAIR, "nccl", failures=["", "rank 1 on far: system error"])
+
+
+def test_a_rank_that_fails_to_join_ends_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others wait inside NCCL by then, so there is nobody left to agree with."""
+    from tests.parallel import queued_nccl
+
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("unhandled cuda error")
+
+    monkeypatch.setattr(queued_nccl, "NcclCommunicator", refuse)
+    with pytest.raises(SolverError, match=r"rank 0 on .*: unhandled cuda error\. --communicator"):
+        choose(monkeypatch, PAIR)
+
+
+def test_a_rank_that_cannot_even_begin_keeps_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tests.parallel import queued_nccl
+
+    def refuse() -> None:
+        raise RuntimeError("no network interface")
+
+    monkeypatch.setattr(queued_nccl, "get_unique_id", refuse)
+    queued_nccl.calls.clear()
+    assert isinstance(choose(monkeypatch, PAIR), Staged)
+    assert not any(call[0] == "init" for call in queued_nccl.calls)
 
 
 @pytest.mark.parametrize(("name", "kind"), [("tree", Direct), ("mpi", Staged)])
@@ -367,7 +424,11 @@ GPU_RANK = "-m tests.parallel.gpu_rank"
 @pytest.mark.parametrize(
     ("flags", "way"),
     [
-        (("--gpu", "all"), "nccl, 2 ranks; bits depend on their number"),
+        (("--gpu", "all"), "tree over nccl, 2 ranks"),
+        (
+            ("--gpu", "all", "--communicator", "nccl"),
+            "nccl, 2 ranks; bits depend on their number",
+        ),
         (("--gpu", "all", "--communicator", "tree"), "tree, 2 ranks, through host memory"),
     ],
 )
@@ -387,10 +448,11 @@ def test_nccl_for_cpus_is_one_sentence(losses: Any) -> None:
 
 
 def started(monkeypatch: pytest.MonkeyPatch) -> Any:
-    made = choose(monkeypatch, PAIR)
+    made = choose(monkeypatch, PAIR, "nccl")
     monkeypatch.setattr("tests.parallel.queued_device.Event.done", False)
     made._backend.activate()
     made.start([Node(0, 1, Array(leaf_values(0, 4).copy()))])
+    made.finish()  # of the iteration that is still under way nobody asks
     return made
 
 

@@ -18,7 +18,7 @@ def iterations(epochs: int, batch: int) -> int:
 
 def solver(model: str, about: str, *, net: str = "train_val", run: str = "", **fields: Any) -> str:
     """A solver of models/<model>; `run` names the snapshots where it is not the model's name."""
-    tail = {"snapshot_prefix": f"runs/{model}/{run or model}", "solver_mode": Enum("CPU")}
+    tail = {"snapshot_prefix": f"runs/{model}/{run or model}", "solver_mode": Enum("GPU")}
     return comment(about) + render({"net": f"models/{model}/{net}.prototxt"} | fields | tail)
 
 

@@ -367,7 +367,17 @@ class CudaBackend(NumPyBackend):
 
     def accumulate(self, total: Array, part: Array) -> None:
         self.activate()  # buckets are merged on a thread of their own
+        self.add_on_stream(total, part)
+
+    def add_on_stream(self, total: Array, part: Array) -> None:
+        """The same, on whichever stream is the current one."""
         self.kernels["scaled_add"](total.size, part, 1.0, 0, 0.0, total)
+
+    def tree_sum(self, rows: Array, merges: Array, total: Array) -> None:
+        """On the current stream: rows, one after the other, summed along the canonical tree;
+        `merges` says how many pairs are due after each (parallel/tree.py)."""
+        kernel = self.kernels["tree_sum", kind_of(rows)]
+        kernel(total.size, rows, merges, merges.size, total)
 
     def add(self, parts: Sequence[Tensor], total: Tensor) -> Callable[[], None]:
         return Sum(self, parts, total)

@@ -20,11 +20,8 @@ class Found:
     reason: str
 
 
-def probe(device: int = 0) -> Found:
-    """Import CuPy, count devices and run a trial kernel; never raises.
-
-    CuPy imports without a driver, so only a kernel that ran proves anything.
-    """
+def count() -> Found:
+    """Import CuPy and count devices, which leaves no context on any of them; never raises."""
     try:
         cupy = importlib.import_module("cupy")
     except Exception as error:  # a broken installation fails in many ways
@@ -35,6 +32,18 @@ def probe(device: int = 0) -> Found:
         return Found(None, 0, f"no usable CUDA driver or device ({_short(error)})")
     if not devices:
         return Found(None, 0, "there is a CUDA driver, but no device")
+    return Found(cupy, devices, "")
+
+
+def probe(device: int = 0) -> Found:
+    """Run a trial kernel on a device; never raises.
+
+    CuPy imports without a driver, so only a kernel that ran proves anything.
+    """
+    found = count()
+    cupy, devices = found.cupy, found.devices
+    if cupy is None:
+        return found
     if not 0 <= device < devices:
         return Found(None, devices, f"there is no device {device}; devices: 0 to {devices - 1}")
     try:

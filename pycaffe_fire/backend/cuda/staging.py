@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..tensor import Array
+from .streams import event_on
 
 
 class Staging:
@@ -24,7 +25,7 @@ class Staging:
         free = self._free.get(values.size)
         host = free.pop() if free else self._allocate((values.size,))
         self._lent.append(host)
-        self._stream.wait_event(self._event(self._compute))
+        self._stream.wait_event(event_on(self._xp, self._compute))
         values.get(stream=self._stream, out=host, blocking=False)
         self._stream.synchronize()
         return host
@@ -33,13 +34,8 @@ class Staging:
         """Copy sums to the device; work queued later sees them, and all host buffers are free."""
         for host, device in pairs:
             device.set(np.ascontiguousarray(host), stream=self._stream)
-        self._compute.wait_event(self._event(self._stream))
+        self._compute.wait_event(event_on(self._xp, self._stream))
         self._stream.synchronize()
         for host in self._lent:
             self._free.setdefault(host.size, []).append(host)
         self._lent = []
-
-    def _event(self, stream: Any) -> Any:
-        event = self._xp.cuda.Event(disable_timing=True)
-        event.record(stream)
-        return event

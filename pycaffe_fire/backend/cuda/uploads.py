@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..tensor import Array, Tensor
+from .streams import event_on, using
 
 BUFFERS = 2
 
@@ -46,7 +47,7 @@ class Uploads:
         if slot.read is not None:
             self._stream.wait_event(slot.read)
         slot.buffer.set(values, stream=self._stream)
-        self._last = self._event(self._stream)
+        self._last = event_on(self._xp, self._stream)
         self._compute.wait_event(self._last)
         return slot.buffer
 
@@ -59,7 +60,7 @@ class Uploads:
     def _mark_read(self, rotation: _Rotation) -> None:
         """What was queued so far may read the current buffer; what comes now will not."""
         if rotation.slots:
-            rotation.slots[rotation.turn].read = self._event(self._compute)
+            rotation.slots[rotation.turn].read = event_on(self._xp, self._compute)
             rotation.turn = (rotation.turn + 1) % BUFFERS
 
     def _next_slot(self, rotation: _Rotation, values: Array) -> _Slot:
@@ -72,10 +73,5 @@ class Uploads:
 
     def _new_buffer(self, values: Array) -> Array:
         # Made on the copy stream: memory that the pool gives to another stream would not be safe.
-        with self._stream:
+        with using(self._xp, self._stream):
             return self._xp.empty(values.size, values.dtype)
-
-    def _event(self, stream: Any) -> Any:
-        event = self._xp.cuda.Event(disable_timing=True)
-        event.record(stream)
-        return event

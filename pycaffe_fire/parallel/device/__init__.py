@@ -14,7 +14,8 @@ from ...errors import SolverError
 from ..communicator import Communicator
 from ..communicators import RankCommunicator
 from .direct import Direct, mpi_reads_devices
-from .nccl import Nccl, load
+from .nccl import Nccl, NcclCommunicator, load
+from .nccl_tree import NcclTree
 from .staged import Staged
 
 if TYPE_CHECKING:
@@ -38,8 +39,9 @@ class Place:
 def adapted(communicator: Communicator, backend: Backend) -> Communicator:
     """The communicator for this backend's gradients; all ranks choose alike.
 
-    NCCL where nothing else was asked for and every rank has a GPU of its own; else MPI on device
-    memory where the library can do that; else through host memory.
+    The tree over NCCL where nothing else was asked for and every rank has a GPU of its own, or
+    NCCL's own sum where that was; else MPI on device memory where the library can do that; else
+    through host memory.
     """
     if communicator.size == 1:
         return communicator
@@ -87,17 +89,27 @@ def _obstacle(places: Sequence[Place]) -> str:
     return ""
 
 
-def _try_nccl(ranks: RankCommunicator, backend: CudaBackend) -> Nccl | None:
-    """A group of all ranks, or none if one of them failed to join and NCCL was not demanded."""
-    made, reason = None, ""
+def _try_nccl(ranks: RankCommunicator, backend: CudaBackend) -> NcclCommunicator | None:
+    """A group of all ranks, or none if one of them cannot join and NCCL was not demanded.
+
+    NCCL's start is collective: a rank that fails inside it leaves the others waiting there. So all
+    ranks first say that they are ready, and who fails after that ends the job.
+    """
+    made, reason, here = None, "", f"rank {ranks.rank} on {socket.gethostname()}"
     try:
-        made = Nccl(ranks, backend)
+        made = (Nccl if ranks.wanted == "nccl" else NcclTree)(ranks, backend)
     except Exception as error:  # NCCL's own errors, and whatever a library may raise on loading
-        reason = f"rank {ranks.rank} on {socket.gethostname()}: {error}"
+        reason = f"{here}: {error}"
     reasons = [text for text in ranks.gather(reason) if text]
-    if not reasons:
-        return made
-    if ranks.wanted == "nccl":
-        raise SolverError(f"--communicator nccl: NCCL does not start; {'; '.join(reasons)}")
-    log.warning("NCCL does not start, so gradients go another way; %s", "; ".join(reasons))
-    return None
+    if made is None or reasons:
+        if ranks.wanted == "nccl":
+            raise SolverError(f"--communicator nccl: NCCL does not start; {'; '.join(reasons)}")
+        log.warning("NCCL does not start, so gradients go another way; %s", "; ".join(reasons))
+        return None
+    try:
+        made.join()
+    except Exception as error:
+        raise SolverError(
+            f"NCCL does not start; {here}: {error}. --communicator halving does without it"
+        ) from error
+    return made

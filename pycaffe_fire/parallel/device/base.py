@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ...backend.base import Backend
+from ...backend.cuda.streams import event_on, using
 from ..communicator import Communicator
 
 if TYPE_CHECKING:
@@ -52,17 +54,18 @@ class Streams:
 
     def after_compute(self) -> None:
         """Communication queued from now on sees what is computed by the work queued so far."""
-        self.communication.wait_event(self._event(self._compute))
+        self.communication.wait_event(event_on(self._xp, self._compute))
 
     def before_compute(self) -> None:
         """Work queued from now on sees what communication queued so far brings."""
-        self._compute.wait_event(self._event(self.communication))
+        self._compute.wait_event(event_on(self._xp, self.communication))
 
     def mark(self) -> Any:
         """An event that is done when all communication queued so far is."""
-        return self._event(self.communication)
+        return event_on(self._xp, self.communication)
 
-    def _event(self, stream: Any) -> Any:
-        event = self._xp.cuda.Event(disable_timing=True)
-        event.record(stream)
-        return event
+    @contextmanager
+    def communicating(self) -> Iterator[None]:
+        """What is queued inside belongs to communication."""
+        with using(self._xp, self.communication):
+            yield

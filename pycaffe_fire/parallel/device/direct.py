@@ -53,11 +53,11 @@ class Direct(DeviceCommunicator):
     def start(self, nodes: Sequence[Node]) -> None:
         self._activate()
         self._streams.after_compute()
-        with self._streams.communication:
+        with self._streams.communicating():
             self._inner.start(nodes)
 
     def advance(self) -> None:
-        with self._streams.communication:
+        with self._streams.communicating():
             self._inner.advance()
 
     @property

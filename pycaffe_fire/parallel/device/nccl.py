@@ -1,9 +1,8 @@
 """Sums over ranks by NCCL, through CuPy. Never run on hardware: there was no GPU to run it on.
 
 Slices are summed on a stream of their own while backward goes on on another. The order of NCCL's
-sums is its own and depends on the number of ranks: unlike those of halving, tree and server, bits
-of the result depend on it too. Gradients of 16 bits are exchanged piece by piece and added here, in
-float32 and in order of ranks, because NCCL would round after every addition.
+sums is its own and depends on the number of ranks: unlike those of the tree (nccl_tree.py), bits of
+the result depend on it too.
 """
 
 from __future__ import annotations
@@ -34,10 +33,15 @@ def load() -> Any:
     return nccl
 
 
-class Nccl(DeviceCommunicator):
-    """One NCCL communicator over all ranks of a job, one device each."""
+class NcclCommunicator(DeviceCommunicator):
+    """One NCCL group over all ranks of a job, one device each.
+
+    Sums are queued, and the compute stream waits for them: the host waits only for those of the
+    iteration before, which is how it learns of a lost rank and stays near the device.
+    """
 
     def __init__(self, inner: RankCommunicator, backend: CudaBackend) -> None:
+        """Whatever can fail without the other ranks; `join` is what all of them do together."""
         super().__init__(inner, backend)
         self.name = "nccl"
         self._waiting = inner.waiting
@@ -50,60 +54,33 @@ class Nccl(DeviceCommunicator):
             "bfloat16": self._api.NCCL_BFLOAT16,
         }
         self._kind = inner.wire.name
-        self._flying: list[Any] = []  # events
+        self._flying: list[Any] = []  # events of this iteration
+        self._older: list[Any] = []  # and of the one before
         self._scratch: dict[str, Array] = {}
-        backend.activate()
-        name = inner.broadcast(self._api.get_unique_id() if self.rank == 0 else None)
+        self._name = self._api.get_unique_id() if self.rank == 0 else None
+
+    def join(self) -> None:
+        """Meet the other ranks."""
+        self._cuda.activate()
+        name = self._inner.broadcast(self._name)
         self._group = self._api.NcclCommunicator(self.size, name, self.rank)
 
     def start(self, nodes: Sequence[Node]) -> None:
         """Queue the sum on the device: nothing waits here."""
-        total = nodes[0].sum
         self._cuda.activate()
-        for node in nodes[1:]:
-            self._cuda.accumulate(total, node.sum)
         self._streams.after_compute()
-        with self._streams.communication:
-            if self._kind == FLOAT32:
-                self._all_reduce(total)
-            else:
-                self._exchange_pieces(total)
+        with self._streams.communicating():
+            self._queue(nodes)
         self._flying.append(self._streams.mark())
         self._waiting.moved()
 
-    def _all_reduce(self, total: Array) -> None:
-        address = total.data.ptr
-        self._group.allReduce(
-            address, address, total.size, self._types[FLOAT32], self._api.NCCL_SUM, self._stream
-        )
+    def _queue(self, nodes: Sequence[Node]) -> None:
+        """Write the sum over all ranks over nodes[0].sum, on the current stream."""
+        raise NotImplementedError
 
     @property
     def _stream(self) -> int:
         return int(self._streams.communication.ptr)
-
-    def _exchange_pieces(self, total: Array) -> None:
-        """Every rank adds up one piece in float32; what travels has 16 bits."""
-        kind, dtype = self._types[self._kind], np.float16 if self._kind == "float16" else np.uint16
-        piece = -(-total.size // self.size)
-        packed = self._memory("packed", self.size * piece, dtype)
-        arrived = self._memory("arrived", self.size * piece, dtype)
-        widened = self._memory("widened", piece, np.float32)
-        own = self._memory("sum", piece, np.float32)
-        parts = [slice(rank * piece, (rank + 1) * piece) for rank in range(self.size)]
-        self._cuda.convert(total, packed[: total.size])
-        self._api.groupStart()
-        for rank, part in enumerate(parts):
-            self._group.send(packed[part].data.ptr, piece, kind, rank, self._stream)
-            self._group.recv(arrived[part].data.ptr, piece, kind, rank, self._stream)
-        self._api.groupEnd()
-        self._cuda.convert(arrived[parts[0]], own)
-        for part in parts[1:]:
-            self._cuda.convert(arrived[part], widened)
-            own += widened
-        self._cuda.convert(own, packed[parts[self.rank]])
-        address = packed[parts[self.rank]].data.ptr  # in place, as NCCL defines it
-        self._group.allGather(address, packed.data.ptr, piece, kind, self._stream)
-        self._cuda.convert(packed[: total.size], total)
 
     def _memory(self, what: str, elements: int, dtype: Any) -> Array:
         """Scratch for one sum after the other: the stream keeps them apart."""
@@ -112,27 +89,51 @@ class Nccl(DeviceCommunicator):
             held = self._scratch[what] = self._cuda.xp.empty(elements, dtype)
         return held[:elements]
 
-    def advance(self) -> None:
-        """Look which sums are done; doze a little if none is."""
-        done = [event for event in self._flying if event.done]
-        if done:
-            self._flying = [event for event in self._flying if event not in done]
-            self._waiting.moved()
-            return
-        try:
-            self._group.check_async_error()
-        except self._api.NcclError as error:
-            raise SolverError(f"NCCL lost another rank: {error}") from error
-        self._waiting.doze(lambda: ())
-
     @property
     def under_way(self) -> int:
-        return len(self._flying)
+        """Nothing here goes on by being asked to."""
+        return 0
+
+    def advance(self) -> None:
+        """There is nothing to push; NCCL's errors come to light when the next iteration ends."""
 
     def finish(self) -> None:
-        super().finish()
         self._streams.before_compute()
+        older, self._older, self._flying = self._older, self._flying, []
+        for event in older:
+            self._wait_for(event)
+
+    def _wait_for(self, event: Any) -> None:
+        while not event.done:
+            try:
+                self._group.check_async_error()
+            except self._api.NcclError as error:
+                raise SolverError(f"NCCL lost another rank: {error}") from error
+            self._waiting.doze(lambda: ())
+        self._waiting.moved()
+
+    def _on_the_wire(self) -> str:
+        return "" if self._kind == FLOAT32 else f", {self._kind} on the wire"
+
+
+class Nccl(NcclCommunicator):
+    """NCCL's own sum. Gradients of 16 bits are rounded after every addition of NCCL's, too."""
+
+    def _queue(self, nodes: Sequence[Node]) -> None:
+        total = nodes[0].sum
+        for node in nodes[1:]:
+            self._cuda.add_on_stream(total, node.sum)
+        packed = total
+        if self._kind != FLOAT32:
+            dtype = np.float16 if self._kind == "float16" else np.uint16
+            packed = self._memory("packed", total.size, dtype)
+            self._cuda.convert(total, packed)
+        address = packed.data.ptr
+        self._group.allReduce(
+            address, address, total.size, self._types[self._kind], self._api.NCCL_SUM, self._stream
+        )
+        if packed is not total:
+            self._cuda.convert(packed, total)
 
     def describe(self) -> str:
-        bits = "" if self._kind == FLOAT32 else f", {self._kind} on the wire"
-        return f"nccl, {self.size} ranks{bits}; bits depend on their number"
+        return f"nccl, {self.size} ranks{self._on_the_wire()}; bits depend on their number"

@@ -3,7 +3,7 @@
 Arrays are opaque, as on a device: no implicit conversion to or from NumPy, memory starts out as
 NaNs. A name that CuPy lacks is missing here too (../cupy_api.json, made from the real package).
 RawModule executes the same CUDA source through the emulator, cuBLAS is NumPy, and everything that
-would wait for a device is counted in `cuda.waits`.
+would wait for a device is counted in `cuda.waits`. races.py looks for accesses in no order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from . import blas, cuda
-from .array import ndarray, unwrapped, work
+from .array import ndarray, pinned, unwrapped, work
 from .raw import RawModule
 
 API: dict[str, Any] = json.loads((Path(__file__).parent.parent / "cupy_api.json").read_text())
@@ -32,7 +32,9 @@ def asarray(a: Any, dtype: Any = None) -> ndarray:
     if isinstance(a, ndarray):
         return a if dtype in (None, a.dtype) else a.astype(dtype)
     cuda.forbid("a copy from host memory")
-    return ndarray(np.array(a, dtype=dtype, order="C"))
+    made = ndarray(np.array(a, dtype=dtype, order="C"))
+    cuda.enqueue("cupy.asarray", lambda: None, (), [made.host])
+    return made
 
 
 array = asarray
@@ -42,7 +44,7 @@ def ascontiguousarray(a: Any, dtype: Any = None) -> ndarray:
     if not isinstance(a, ndarray):
         cuda.forbid("a copy from host memory")
     host = a.host if isinstance(a, ndarray) else a
-    return work(lambda: np.ascontiguousarray(host, dtype), False, host)
+    return work("ascontiguousarray", lambda: np.ascontiguousarray(host, dtype), host)
 
 
 def empty(shape: Any, dtype: Any = float, order: Literal["C", "F"] = "C") -> ndarray:
@@ -74,12 +76,15 @@ def _on_device(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     waits = name in {"nonzero", "unique", "bincount", "flatnonzero", "argwhere"}
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if waits:  # the size of the result is known only after looking at the values
-            cuda.wait(f"cupy.{name}")
         positional = [unwrapped(a) for a in args]
         keywords = {k: unwrapped(v) for k, v in kwargs.items()}
-        in_place = name in IN_PLACE or "out" in kwargs
-        made = work(lambda: function(*positional, **keywords), in_place, *positional)
+        if waits:  # the size of the result is known only after looking at the values
+            cuda.read_back(f"cupy.{name}", *positional[:1])
+        into = positional[0] if name in IN_PLACE else keywords.get("out")
+        made = work(
+            f"cupy.{name}", lambda: function(*positional, **keywords), positional,
+            list(keywords.values()), into=into,
+        )  # fmt: skip
         return kwargs.get("out", made)
 
     return call
@@ -88,7 +93,7 @@ def _on_device(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 def install(modules: dict[str, Any]) -> types.ModuleType:
     """Put the stand-in where `import cupy` and `import cupyx` will find it."""
     cupyx = types.ModuleType("cupyx")
-    cupyx.empty_pinned = np.empty  # type: ignore[attr-defined]
+    cupyx.empty_pinned = pinned.empty  # type: ignore[attr-defined]
     itself = sys.modules[__name__]
     modules["cupy"], modules["cupyx"] = itself, cupyx
     modules["cupy.cuda"] = cuda  # or an import of it would load the file a second time

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,13 +50,35 @@ def gemmStridedBatchedEx(
     lda: int, strideA: int, B: int, Btype: int, ldb: int, strideB: int, beta: int, C: int,
     Ctype: int, ldc: int, strideC: int, batchCount: int, computeType: int, algo: int,
 ) -> None:  # fmt: skip
-    cuda.check_queue("cuBLAS")
     if cuda.capturing() is not None:  # the real CuPy says so as well
         raise NotImplementedError("calling cuBLAS API during stream capture is unsupported")
-    multiply(
+    enqueue(
         transa, transb, m, n, k, alpha, A, Atype, lda, strideA, B, Btype, ldb, strideB, beta, C,
         Ctype, ldc, strideC, batchCount, computeType, algo,
     )  # fmt: skip
+
+
+def enqueue(*given: Any, kept: Any = None) -> None:
+    """Queue a product; `kept` lives as long as it does."""
+
+    def step() -> None:
+        multiply(*given)
+        assert kept is None or kept
+
+    transa, transb, m, n, k = given[:5]
+    a, b, c, batch = given[6:10], given[10:14], given[15:19], given[19]
+    reads = [
+        _extent(a, *((k, m) if transa else (m, k)), batch),
+        _extent(b, *((n, k) if transb else (k, n)), batch),
+    ]
+    cuda.enqueue("cuBLAS", step, reads, [_extent(c, m, n, batch)])
+
+
+def _extent(operand: Any, rows: int, columns: int, batch: int) -> tuple[int, int]:
+    """First and last byte of a batch of column-major matrices."""
+    address, kind, leading, stride = operand
+    elements = (batch - 1) * stride + (columns - 1) * leading + rows
+    return address, address + elements * KINDS[kind].itemsize
 
 
 def multiply(
@@ -82,11 +103,6 @@ def multiply(
             write_floats(c, product + keep * read_floats(c) if keep else product)
 
 
-def _multiply_keeping(scalars: list[ctypes.c_float], given: list[int]) -> None:
-    """Multiplies by scalars that must live until then."""
-    multiply(*given)
-
-
 class Library:
     """The C library itself, which captures where CuPy refuses to."""
 
@@ -98,5 +114,5 @@ class Library:
         alpha, beta = given[5], given[14]  # read now, as the real library does
         scalars = [ctypes.c_float(_scalar(at)) for at in (alpha, beta)]
         given[5], given[14] = (ctypes.addressof(scalar) for scalar in scalars)
-        cuda.enqueue(partial(_multiply_keeping, scalars, given))
+        enqueue(*given, kept=scalars)
         return 0

@@ -1,39 +1,68 @@
-"""Devices, streams and events that do nothing but count: host memory has no queues."""
+"""Devices, streams and events on host memory: work is done at once, in the order of queueing, and
+the race checker looks whether that order was asked for.
+
+CuPy's rules for the current stream are kept (cupy/cuda/stream.pyx): it belongs to a thread and a
+device; `use()` sets it; `with stream` sets it too, but returns to the top of a stack that `use()`
+never touches, so that a `with` after a `use()` ends on the NULL stream. A stream may only become
+current while its device is.
+"""
 
 from __future__ import annotations
 
 import threading
 import traceback
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from .races import NULL, Clock, checker, place_of
+
 waits: list[str] = []
 cublas: Any = None
+DEVICES = 2
 
 
-_thread = threading.local()
+class _ThreadLocal(threading.local):
+    """What CuPy and the CUDA runtime keep for every thread."""
+
+    def __init__(self) -> None:
+        self.device = 0
+        self.current: list[Stream] = [Stream.null] * DEVICES
+        self.stacks: list[list[Stream]] = [[Stream.null] for _ in range(DEVICES)]
+        self.entered: list[int] = []  # devices of the streams entered by `with`
+
+
+class Work:
+    """Something that a stream does, and the memory it reads and writes."""
+
+    def __init__(
+        self, what: str, step: Callable[[], Any], reads: Sequence[Any], writes: Sequence[Any]
+    ) -> None:
+        self.what, self.step, self.reads, self.writes = what, step, reads, writes
+
+    def run(self, stream: int) -> None:
+        checker.launched(stream, self.what, self.reads, self.writes)
+        self.step()
 
 
 class Graph:
     """Captured work, in order."""
 
     def __init__(self) -> None:
-        self.steps: list[Callable[[], Any]] = []
+        self.steps: list[Work] = []
         self.launches = 0
 
     def launch(self, stream: Any = None) -> None:
         self.launches += 1
-        for step in self.steps:
-            step()
+        for work in self.steps:
+            work.run((stream or get_current_stream()).ptr)
 
 
 def capturing() -> Graph | None:
-    stream = getattr(_thread, "stream", None)
-    return stream.graph if stream is not None else None
+    return get_current_stream().graph
 
 
 def forbid(what: str) -> None:
@@ -42,28 +71,47 @@ def forbid(what: str) -> None:
         raise RuntimeError(f"cudaErrorStreamCaptureUnsupported: {what}")
 
 
-def enqueue(step: Callable[[], Any]) -> None:
+def enqueue(
+    what: str, step: Callable[[], Any], reads: Sequence[Any] = (), writes: Sequence[Any] = ()
+) -> None:
     """Work on memory that exists: done now, or captured and not done."""
-    graph = capturing()
+    graph, work = capturing(), Work(what, step, reads, writes)
     if graph is None:
-        step()
+        work.run(get_current_stream().ptr)
     else:
-        graph.steps.append(step)
+        graph.steps.append(work)
 
 
-def computed(function: Callable[[], Any], *inputs: Any) -> Any:
+def computed(what: str, function: Callable[[], Any], *inputs: Any) -> Any:
     """Work that makes a new array, unless it is a view of an input. When captured, the array is
     there at once (its shape must be known), but its values come with the replays."""
     made = function()
-    graph = capturing()
-    if graph is None or made is NotImplemented:
+    if made is NotImplemented:
         return made
     if isinstance(made, np.generic):
         made = np.array(made)
-    shared = [a for a in inputs if isinstance(a, np.ndarray) and np.may_share_memory(a, made)]
-    if isinstance(made, np.ndarray) and not shared:
-        graph.steps.append(lambda: made.__setitem__(..., function()))
+    given = [a for a in inputs if isinstance(a, np.ndarray)]
+    if not isinstance(made, np.ndarray) or any(np.may_share_memory(a, made) for a in given):
+        return made
+    allocate(made)
+    graph = capturing()
+    if graph is None:
+        checker.launched(get_current_stream().ptr, what, given, [made])
+    else:
+        graph.steps.append(Work(what, lambda: made.__setitem__(..., function()), given, [made]))
     return made
+
+
+def root_of(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array that owns its memory."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def allocate(array: np.ndarray[Any, Any]) -> None:
+    """Memory from the pool's arena of the current stream, unless it is known already."""
+    checker.allocated(root_of(array), get_current_stream().ptr)
 
 
 def wait(what: str) -> None:
@@ -74,39 +122,58 @@ def wait(what: str) -> None:
     waits.append(f"{what} in {place.filename}:{place.lineno}" if place else what)
 
 
+def read_back(what: str, *arrays: np.ndarray[Any, Any]) -> None:
+    """The host looks at values: a copy on the current stream, which it then waits for."""
+    wait(what)
+    stream = get_current_stream().ptr
+    checker.launched(stream, what, arrays, ())
+    checker.synchronize(stream)
+
+
 class Event:
     def __init__(
         self, block: bool = False, disable_timing: bool = False, interprocess: bool = False
     ) -> None:
-        self.recorded = False
+        self._clock: Clock | None = None
+
+    @property
+    def clock(self) -> Clock:
+        """CUDA takes an event that nobody recorded for one that is done; we do not."""
+        if self._clock is None:
+            raise RuntimeError("waiting for an event that nobody recorded")
+        return self._clock
 
     def record(self, stream: Any = None) -> None:
-        self.recorded = True
+        self._clock = checker.record((stream or get_current_stream()).ptr)
+
+    @property
+    def done(self) -> bool:
+        checker.host_waits(self.clock)
+        return True
 
     def synchronize(self) -> None:
-        if not self.recorded:
-            raise RuntimeError("an event that nobody recorded")
+        checker.host_waits(self.clock)
         wait("Event.synchronize")
 
 
-def check_queue(what: str) -> None:
-    """Work on the default stream would not be ordered with a backend's own streams."""
-    if getattr(_thread, "stream", None) is None:
-        raise RuntimeError(f"{what} on the default stream of this thread")
-
-
 class Stream:
-    """The current one is each thread's own, as in CuPy."""
+    null: Stream
 
     def __init__(
         self, null: bool = False, non_blocking: bool = False, ptds: bool = False,
         priority: int | None = None,
     ) -> None:  # fmt: skip
-        self.waited: list[Event] = []
-        self.ptr = id(self)
+        if not (null or non_blocking):
+            raise NotImplementedError("streams that wait for the NULL stream are not modelled")
+        self.ptr = NULL if null else id(self)
+        self.device_id = -1 if null else _thread.device
         self.graph: Graph | None = None
+        if not null:
+            checker.name(self.ptr, place_of("the stream made there"))
 
     def begin_capture(self, mode: int | None = None) -> None:
+        if self.ptr == NULL:
+            raise RuntimeError("cannot capture on the default (legacy) stream")
         self.graph = Graph()
 
     def end_capture(self) -> Graph:
@@ -115,24 +182,49 @@ class Stream:
             raise RuntimeError("cudaErrorIllegalState: nothing is being captured")
         return graph
 
+    def _device(self) -> int:
+        if self.device_id not in (-1, _thread.device):
+            raise RuntimeError(
+                f"The device that the stream is created on ({self.device_id}) does not match "
+                f"with the current device ({_thread.device})"
+            )
+        return _thread.device
+
     def use(self) -> Stream:
-        _thread.stream = self
+        _thread.current[self._device()] = self
         return self
 
-    def synchronize(self) -> None:
-        wait("Stream.synchronize")
-
-    def wait_event(self, event: Event) -> None:
-        if not event.recorded:
-            raise RuntimeError("waiting for an event that nobody recorded")
-        self.waited.append(event)
-
     def __enter__(self) -> Stream:
-        self._outer, _thread.stream = getattr(_thread, "stream", None), self
+        device = self._device()
+        _thread.stacks[device].append(self)
+        _thread.entered.append(device)
+        _thread.current[device] = self
         return self
 
     def __exit__(self, *_: object) -> None:
-        _thread.stream = self._outer
+        device = _thread.entered.pop()
+        _thread.stacks[device].pop()
+        _thread.current[device] = _thread.stacks[device][-1]
+
+    def synchronize(self) -> None:
+        checker.synchronize(self.ptr)
+        wait("Stream.synchronize")
+
+    def wait_event(self, event: Event) -> None:
+        checker.wait(self.ptr, event.clock)
+
+
+Stream.null = Stream(null=True)
+_thread = _ThreadLocal()
+
+
+def reset_thread() -> None:
+    """This thread as a new process would have it: device 0, the NULL stream."""
+    _thread.__init__()  # type: ignore[misc]
+
+
+def get_current_stream(device_id: int = -1) -> Stream:
+    return _thread.current[_thread.device if device_id == -1 else device_id]
 
 
 class MemoryPool:
@@ -146,24 +238,32 @@ def using_allocator(allocator: Any = None) -> Iterator[None]:
 
 
 class Device:
-    count = 2
+    """The current one is each thread's own."""
 
-    def __init__(self, device: int = 0) -> None:
-        self.id = device
+    count = DEVICES
+    used: set[int] = set()  # every device that anybody made current: each has a context now
+
+    def __init__(self, device: int | None = None) -> None:
+        self.id = _thread.device if device is None else device
         self.compute_capability = "75"
         self.mem_info = (2**33, 2**34)
-        self.pci_bus_id = f"0000:{device:02x}:00.0"
+        self.pci_bus_id = f"0000:{self.id:02x}:00.0"
+        self._outer: list[int] = []
 
     def use(self) -> Device:
+        _thread.device = self.id
+        Device.used.add(self.id)
         return self
 
     def __enter__(self) -> Device:
-        return self
+        self._outer.append(_thread.device)
+        return self.use()
 
     def __exit__(self, *_: object) -> None:
-        pass
+        _thread.device = self._outer.pop()
 
     def synchronize(self) -> None:
+        checker.synchronize()
         wait("Device.synchronize")
 
 

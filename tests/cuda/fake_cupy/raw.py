@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tests.cuda.cuda_emulator import Function, Module
 
 from . import cuda
@@ -23,6 +25,12 @@ class Launcher:
         self._function = function
 
     def __call__(self, grid: tuple[int, ...], block: tuple[int, ...], args: Any) -> None:
-        cuda.check_queue(self._function.name)
         values = tuple(a.host if isinstance(a, ndarray) else a for a in args)
-        cuda.enqueue(lambda: self._function(grid, block, values))
+        pairs = list(zip(self._function.signature, values, strict=False))
+        arrays = [(code, value) for code, value in pairs if isinstance(value, np.ndarray)]
+        cuda.enqueue(
+            f"kernel {self._function.name}",
+            lambda: self._function(grid, block, values),
+            [value for code, value in arrays if code.startswith("c")],  # const, so only read
+            [value for code, value in arrays if not code.startswith("c")],
+        )
