@@ -25,7 +25,10 @@ class Storage(Enum):
 
 
 class Description:
-    """Class attributes and class methods that describe a layer type; base of Layer."""
+    """Class attributes and class methods that describe a layer type; base of Layer.
+
+    Ask the class: `type(layer).averages`. On a Python layer, the user's attributes hide these.
+    """
 
     # The field of LayerParameter that holds the type's own parameters. None: the field whose
     # message is named after the type, such as `PoolingParameter pooling_param` for "Pooling".

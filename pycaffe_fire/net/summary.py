@@ -83,9 +83,9 @@ def facts(net: Net) -> NetFacts:
 
 
 def _data(layer: Layer, tops: Sequence[Blob]) -> DataFacts | None:
-    if layer.family != "data":
+    if type(layer).family != "data":
         return None
-    param = layer.own_param(layer.param)
+    param = type(layer).own_param(layer.param)
     transform = layer.param.transform_param
     return DataFacts(
         layer.name,

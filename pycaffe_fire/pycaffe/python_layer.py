@@ -15,8 +15,10 @@ from typing import Any, overload
 from .. import schema
 from ..backend.blob import Blob
 from ..layers.base import Layer, is_train, register_layer
-from ..layers.description import Storage
+from ..layers.description import Description, Storage
 from ..schema.proto import LayerParameter
+
+DESCRIBED = frozenset(name for name in vars(Description) if not name.startswith("_"))
 
 
 class Blobs(Sequence[Blob]):
@@ -158,8 +160,15 @@ class Python(Layer):
             raise AttributeError(name)
         return getattr(self.user, name)
 
+    def __getattribute__(self, name: str) -> Any:
+        if name in DESCRIBED:  # an attribute of the user's hides what our class says of itself
+            user = self.__dict__.get("user")
+            if hasattr(user, name):
+                return getattr(user, name)
+        return object.__getattribute__(self, name)
+
     def __setattr__(self, name: str, value: Any) -> None:
-        mine = name in self.__dict__ or hasattr(type(self), name)
+        mine = name in self.__dict__ or (hasattr(type(self), name) and name not in DESCRIBED)
         target = self if mine else self.__dict__.get("user", self)
         object.__setattr__(target, name, value)
 

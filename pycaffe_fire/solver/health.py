@@ -133,7 +133,7 @@ class _Averages:
             id(blob)
             for layer in net.layers
             for number, blob in enumerate(layer.blobs)
-            if number in layer.averages
+            if number in type(layer).averages
         }
         places: list[tuple[int, int]] = []
         for p in net.parameters.items:
