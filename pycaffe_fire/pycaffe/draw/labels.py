@@ -1,16 +1,16 @@
-"""The texts and styles of pycaffe's drawings, for scripts that build graphs of their own."""
+"""The texts and styles of pycaffe's drawings, for scripts that build their graphs."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ... import schema
+from ...layers import DataLayer, layer_class
 from .boxes import COLOURS, family
 
 LAYER_STYLE_DEFAULT = {"shape": "record", "fillcolor": "#6495ED", "style": "filled"}
 NEURON_LAYER_STYLE = {"shape": "record", "fillcolor": "#90EE90", "style": "filled"}
 BLOB_STYLE = {"shape": "octagon", "fillcolor": "#E0E0E0", "style": "filled"}
-_WINDOWED = {"Convolution", "Deconvolution", "DepthwiseConvolution"}
 
 
 def get_pooling_types_dict() -> dict[int, str]:
@@ -20,16 +20,15 @@ def get_pooling_types_dict() -> dict[int, str]:
 
 def get_edge_label(layer: Any) -> str:
     """What an arrow to a layer's top says: how many channels, or the batch; else two quotes."""
-    if layer.type in _WINDOWED:
-        return str(layer.convolution_param.num_output)
-    if layer.type == "InnerProduct":
-        return str(layer.inner_product_param.num_output)
-    return f"Batch {layer.data_param.batch_size}" if layer.type == "Data" else '""'
+    kind = layer_class(layer.type)
+    if issubclass(kind, DataLayer):
+        return f"Batch {kind.batch_size(layer) or 0}"
+    return str(kind.outputs(layer) or '""')
 
 
 def get_layer_lr_mult(layer: Any) -> str:
     """The rates of a layer with weights, as "lr mult: 1.0, 2.0"; else nothing."""
-    if layer.type not in (*_WINDOWED, "InnerProduct"):
+    if not layer_class(layer.type).outputs(layer):
         return ""
     rates = [spec.lr_mult for spec in layer.param] or [1.0]
     return f"lr mult: {', '.join(f'{rate:.1f}' for rate in rates)}"
@@ -37,15 +36,12 @@ def get_layer_lr_mult(layer: Any) -> str:
 
 def get_layer_label(layer: Any, rankdir: str, display_lrm: bool = False) -> str:
     """Name, type and window in quotes: on one line where ranks lie below each other."""
-    kind = layer.type
-    parts = [layer.name]
-    if kind in _WINDOWED:
-        parts += [f"({kind})", *_window(layer.convolution_param)]
-    elif kind == "Pooling":
-        method = get_pooling_types_dict()[layer.pooling_param.pool]
-        parts += [f"({method} {kind})", *_window(layer.pooling_param)]
-    else:
-        parts.append(f"({kind})")
+    own = layer_class(layer.type).own_param(layer)
+    pools = isinstance(own, schema.PoolingParameter)
+    method = f"{get_pooling_types_dict()[own.pool]} " if pools else ""
+    parts = [layer.name, f"({method}{layer.type})"]
+    if pools or isinstance(own, schema.ConvolutionParameter):
+        parts += _window(own)
     rates = get_layer_lr_mult(layer) if display_lrm else ""
     separator = " " if rankdir in ("TB", "BT") else "\\n"
     return '"' + separator.join(parts + [rates] * bool(rates)) + '"'
@@ -71,4 +67,4 @@ def _window(param: Any) -> list[str]:
 
 def choose_color_by_layertype(layertype: str) -> str:
     """The colour of a layer's box."""
-    return COLOURS[family(schema.LayerParameter(type=layertype))]
+    return COLOURS[family(schema.LayerParameter(type=layertype, bottom=["any"]))]

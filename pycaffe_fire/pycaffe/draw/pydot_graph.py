@@ -6,9 +6,9 @@ from importlib import import_module
 from typing import Any
 
 from ...errors import BackendError
-from ...layers import DataLayer, layer_class
 from ...schema.proto import LayerParameter, NetParameter
 from .boxes import COLOURS, describe, family, of_phase
+from .labels import get_edge_label
 
 _BLOB = {"shape": "octagon", "style": "filled", "fillcolor": "#E0E0E0"}
 
@@ -48,7 +48,7 @@ def get_pydot_graph(
         for name in layer.bottom:
             graph.add_edge(pydot.Edge(_quoted(f"{name}_blob"), _quoted(node), label='""'))
         for name in layer.top:
-            text = _quoted(_made(layer) if label_edges else "")
+            text = _edge_text(layer) if label_edges else '""'
             graph.add_edge(pydot.Edge(_quoted(node), _quoted(f"{name}_blob"), label=text))
     for name in sorted(blobs):
         style = {key: _quoted(value) for key, value in _BLOB.items()}
@@ -56,12 +56,8 @@ def get_pydot_graph(
     return graph
 
 
-def _made(layer: LayerParameter) -> str:
-    """What an arrow to a top says."""
-    kind = layer_class(layer.type)
-    if issubclass(kind, DataLayer):
-        return f"Batch {kind.batch_size(layer) or 0}"
-    return str(kind.outputs(layer) or "")
+def _edge_text(layer: LayerParameter) -> str:
+    return _quoted(get_edge_label(layer).strip('"'))
 
 
 def _quoted(text: str) -> str:
