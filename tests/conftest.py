@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pycaffe_fire.errors import BackendError
 from tests.backend.op_cases import onednn
 from tests.cuda.cuda_emulator import Compiler, Module, compiler_missing
 
@@ -25,7 +26,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     reason = compiler_missing()
     if reason:
         pytest.skip(reason)
-    from pycaffe_fire.backend.cuda import blas
+    from pycaffe_fire.backend.cuda import blas, cudnn
     from tests.cuda import fake_cupy
     from tests.cuda.fake_cupy.races import checker
 
@@ -35,11 +36,17 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(Module, "order", 0)
     monkeypatch.setattr(blas, "load", fake_cupy.blas.Library)
+    monkeypatch.setattr(cudnn, "load", _no_cudnn)
     fake_cupy.cuda.waits.clear()
     checker.clear()
     yield fake_cupy
     fake_cupy.cuda.reset_thread()
     assert not checker.found, checker.found[0]
+
+
+def _no_cudnn() -> Any:
+    """The real one cannot run on the stand-in; tests/cuda/test_cudnn.py has one that can."""
+    raise BackendError("cuDNN is left out")
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ import pycaffe_fire as caffe  # noqa: E402
 from pycaffe_fire import Net, schema  # noqa: E402
 from pycaffe_fire.backend import cpu_backend  # noqa: E402
 from pycaffe_fire.backend.base import Backend, Segment  # noqa: E402
-from pycaffe_fire.backend.choice import gpu_backend  # noqa: E402
+from pycaffe_fire.backend.choice import GpuOptions, gpu_backend  # noqa: E402
 from pycaffe_fire.backend.numpy import NumPyBackend  # noqa: E402
 from pycaffe_fire.errors import FireError  # noqa: E402
 from pycaffe_fire.solver import Solver, SolverOptions  # noqa: E402
@@ -54,7 +54,7 @@ def main() -> int:
     parser.add_argument("--report", type=Path, default=Path("gpu_selftest.txt"))
     options = parser.parse_args()
     try:
-        gpu = gpu_backend(options.gpu)
+        gpu = gpu_backend(options.gpu, GpuOptions(cudnn=False))
     except FireError as error:
         sys.exit(f"gpu_selftest: {error}")
     cudnn, reason = with_cudnn(options.gpu)
@@ -73,7 +73,7 @@ def main() -> int:
 def with_cudnn(device: int) -> tuple[Backend | None, str]:
     """The same device with cuDNN, or why not."""
     try:
-        return gpu_backend(device, cudnn=True), ""
+        return gpu_backend(device, GpuOptions(cudnn=True)), ""
     except FireError as error:
         return None, str(error)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import dataclass
 from functools import cache
 
 from ..errors import BackendError
@@ -12,6 +13,8 @@ from .base import Backend
 from .cuda.device import count, probe
 
 log = logging.getLogger("pycaffe_fire")
+
+FP32, TF32 = "fp32", "tf32"  # how float32 numbers are multiplied
 
 # What launchers tell a process about its place on its own host.
 LOCAL_RANKS = ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
@@ -22,16 +25,24 @@ def local_rank() -> int:
     return next((int(os.environ[name]) for name in LOCAL_RANKS if name in os.environ), 0)
 
 
-def gpu_backend(device: int | None = None, cudnn: bool = False) -> Backend:
+@dataclass(frozen=True)
+class GpuOptions:
+    """How a GPU computes."""
+
+    cudnn: bool | None = None  # None: where it loads
+    math: str = FP32
+
+
+def gpu_backend(device: int | None = None, options: GpuOptions | None = None) -> Backend:
     """This device, or the one that falls to this process; nets of a process share it."""
-    return _gpu_backend(_own_device() if device is None else device, cudnn)
+    return _gpu_backend(_own_device() if device is None else device, options or GpuOptions())
 
 
 @cache
-def _gpu_backend(device: int, cudnn: bool) -> Backend:
+def _gpu_backend(device: int, options: GpuOptions) -> Backend:
     from .cuda import CudaBackend
 
-    return CudaBackend(device, cudnn)
+    return CudaBackend(device, options.cudnn, options.math == TF32)
 
 
 def _own_device(first: int = 0) -> int:
@@ -44,14 +55,14 @@ def choose_backend(
     gpu: str | None,
     threads: int | None = None,
     level: int = logging.WARNING,
-    cudnn: bool = False,
+    options: GpuOptions | None = None,
     first: int = 0,
 ) -> Backend:
     """What `--gpu` says: nothing is the CPU; a device, several ("0,2": one for each process on
     this host) or "all"; "auto" is a GPU where one works, and the CPU otherwise, which is said
     at this log level. Processes that are not given a device take them in turn from `first` on."""
     if gpu is None:
-        if cudnn:
+        if options is not None and options.cudnn:
             raise BackendError("--cudnn needs a GPU: say which, as in --gpu 0")
         return cpu_backend(threads)
     if gpu == "auto":
@@ -60,10 +71,10 @@ def choose_backend(
         if found.cupy is None:
             log.log(level, "Running on the CPU: %s", found.reason)
             return cpu_backend(threads)
-        return gpu_backend(device, cudnn)
+        return gpu_backend(device, options)
     if gpu == "all":
-        return gpu_backend(cudnn=cudnn)
-    return gpu_backend(_listed_device(gpu), cudnn)
+        return gpu_backend(options=options)
+    return gpu_backend(_listed_device(gpu), options)
 
 
 def _listed_device(gpu: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from ..backend.choice import FP32, TF32
 from ..errors import SolverError
 from ..parallel.communicators import COMMUNICATORS
 from ..parallel.communicators.wire import WIRES
@@ -75,8 +76,13 @@ def parser() -> Parser:
         "if one works, else the CPU (default: what solver_mode says, as auto)",
     )  # fmt: skip
     flag(
-        "--cudnn", action="store_true",
-        help="convolutions by cuDNN instead of our own; never tried on hardware",
+        "--cudnn", action=argparse.BooleanOptionalAction,
+        help="convolutions by cuDNN, or by our kernels (default: cuDNN where it loads)",
+    )  # fmt: skip
+    flag(
+        "--math", choices=[FP32, TF32], default=FP32,
+        help="how a GPU multiplies float32 numbers: exactly (default, as Caffe does), or rounded "
+        "to 11 bits, which tensor cores do several times as fast",
     )  # fmt: skip
     flag(
         "--cuda-graph", action="store_true",

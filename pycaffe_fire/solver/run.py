@@ -13,7 +13,7 @@ from typing import Any
 from .. import schema
 from ..backend import available_cores
 from ..backend.base import Backend
-from ..backend.choice import choose_backend
+from ..backend.choice import FP32, GpuOptions, choose_backend
 from ..data.bad_records import FAIL
 from ..errors import DataError, SolverError
 from ..net import Net
@@ -49,7 +49,8 @@ class RunOptions:
     threads: int | None = None
     leaves: int | None = None
     gpu: str | None = None
-    cudnn: bool = False
+    cudnn: bool | None = None  # where it loads
+    math: str = FP32
     cuda_graph: bool = False
     level: int = 0
     stage: str = ""
@@ -209,6 +210,7 @@ def _backend(asked: RunOptions, param: SolverParameter, threads: int) -> Backend
         gpu = "auto"
         # Caffe's default is the GPU, so only who wrote it has a right to be surprised.
         level = logging.WARNING if param.HasField("solver_mode") else logging.INFO
-    backend = choose_backend(gpu, threads, level, asked.cudnn, param.device_id)
+    options = GpuOptions(asked.cudnn, asked.math)
+    backend = choose_backend(gpu, threads, level, options, param.device_id)
     log.info("Use %s.", "CPU" if backend.name != "cuda" else backend.describe())
     return backend

@@ -1,10 +1,17 @@
-"""A stand-in for libcudnn: checks every call and descriptor, computes with the NumPy backend."""
+"""A stand-in for nvidia-cudnn-frontend: graphs of one convolution, with bias and ReLU or without,
+executed by NumPy at the addresses they are given, as work of the handle's stream.
+
+Every graph offers three plans: one that needs tensor cores, one that gives other bits every time,
+and one that is neither, with a workspace. What the real frontend lacks is missing here, too: a test
+compares the names.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import enum
 from collections import Counter
-from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,166 +19,232 @@ import numpy as np
 from pycaffe_fire.backend.base import Window
 from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.backend.numpy import NumPyBackend
-from tests.cuda.fake_cupy.blas import read_floats, write_floats
+from tests.cuda.fake_cupy import cuda
+from tests.cuda.fake_cupy.blas import read_floats, rounded, write_floats
+from tests.cuda.fake_cupy.races import checker
 
-BAD_PARAM = 3
-TYPES: dict[int, Any] = {0: np.dtype(np.float32), 2: np.dtype(np.float16), 9: np.dtype(np.uint16)}
 WORKSPACE = 20
+PLANS = ("tensor cores", "chance", "plain")
 
 
-@dataclass
-class Convolution:
-    window: Window | None = None
-    groups: int = 1
-    math: int = 0
+class cudnnGraphNotSupportedError(RuntimeError):
+    pass
+
+
+class data_type(enum.Enum):
+    FLOAT, HALF, BFLOAT16 = np.float32, np.float16, np.uint16
+
+
+heur_mode = enum.Enum("heur_mode", "A FALLBACK")
+numerical_note = enum.Enum(
+    "numerical_note",
+    "TENSOR_CORE DOWN_CONVERT_INPUTS REDUCED_PRECISION_REDUCTION NONDETERMINISTIC",
+)
+
+
+class Tensor:
+    def __init__(self) -> None:
+        self.dim: list[int] = []
+        self.stride: list[int] = []
+        self.data_type: Any = None
+        self.uid = 0
+        self.output = False
+
+    def set_output(self, output: bool) -> Tensor:
+        self.output = output
+        return self
+
+    def set_uid(self, uid: int) -> Tensor:
+        self.uid = uid
+        return self
+
+    def set_dim(self, dim: list[int]) -> Tensor:
+        self.dim = dim
+        return self
+
+    def set_stride(self, stride: list[int]) -> Tensor:
+        self.stride = stride
+        return self
+
+    def set_data_type(self, data_type: Any) -> Tensor:
+        self.data_type = data_type
+        return self
 
 
 class FakeCudnn:
-    """The library's functions by their C names; `calls` counts them."""
+    """The module; `calls` counts what was executed, `refuses` what has no plans."""
+
+    cudnnGraphNotSupportedError = cudnnGraphNotSupportedError
+    data_type, heur_mode, numerical_note = data_type, heur_mode, numerical_note
 
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
-        self.things: dict[int, Any] = {}
+        self.refuses: set[str] = set()
+        self.streams: dict[int, int] = {}
 
-    def __getattr__(self, name: str) -> Any:
-        def function(*arguments: Any) -> int:
-            self.calls[name] += 1
-            return getattr(self, "_" + name.removeprefix("cudnn"))(*arguments) or 0
+    def backend_version_string(self) -> str:
+        return "9.0"
 
-        return function
+    def create_handle(self) -> int:
+        self.streams[len(self.streams) + 1] = 0
+        return len(self.streams)
 
-    def _make(self, out: Any, thing: Any) -> None:
-        out._obj.value = max(self.things, default=0) + 1
-        self.things[out._obj.value] = thing
+    def set_stream(self, handle: int, stream: int) -> None:
+        self.streams[handle] = stream
 
-    def _Create(self, out: Any) -> None:
-        self._make(out, "handle")
+    def pygraph(self, **settings: Any) -> Graph:
+        return Graph(self, **settings)
 
-    def _SetStream(self, handle: Any, stream: Any) -> int:
-        return 0 if self.things[handle.value] == "handle" and stream.value else BAD_PARAM
 
-    def _CreateTensorDescriptor(self, out: Any) -> None:
-        self._make(out, None)
+class Graph:
+    def __init__(
+        self, module: FakeCudnn, io_data_type: Any, intermediate_data_type: Any,
+        compute_data_type: Any, handle: int,
+    ) -> None:  # fmt: skip
+        assert intermediate_data_type is compute_data_type is data_type.FLOAT
+        assert handle in module.streams
+        self._module, self._type = module, io_data_type
+        self._inputs: dict[str, Tensor] = {}
+        self._how: dict[str, Any] = {}
+        self._direction, self._fused = "", ""
+        self._slope: float | None = None
+        self._barred: set[str] = set()
+        self._index = -1
 
-    _CreateFilterDescriptor = _CreateTensorDescriptor
+    def tensor(self, dim: list[int], stride: list[int], data_type: Any, uid: int) -> Tensor:
+        return Tensor().set_dim(dim).set_stride(stride).set_data_type(data_type).set_uid(uid)
 
-    def _DestroyTensorDescriptor(self, made: Any) -> None:
-        del self.things[made.value]
+    def _convolution(self, direction: str, inputs: dict[str, Tensor], how: Any) -> Tensor:
+        assert set(how) == {"pre_padding", "post_padding", "stride", "dilation"}
+        assert how["pre_padding"] == how["post_padding"]
+        self._direction, self._inputs, self._how = direction, inputs, how
+        self.out = Tensor()
+        return self.out
 
-    _DestroyFilterDescriptor = _DestroyConvolutionDescriptor = _DestroyTensorDescriptor
+    def conv_fprop(self, image: Tensor, weight: Tensor, **how: Any) -> Tensor:
+        return self._convolution("fprop", {"image": image, "weight": weight}, how)
 
-    def _CreateConvolutionDescriptor(self, out: Any) -> None:
-        self._make(out, Convolution())
+    def conv_dgrad(self, loss: Tensor, filter: Tensor, **how: Any) -> Tensor:
+        return self._convolution("dgrad", {"maps": loss, "weight": filter}, how)
 
-    def _SetTensorNdDescriptor(self, made: Any, kind: int, n: int, dims: Any, strides: Any) -> int:
-        dense = [int(np.prod(list(dims)[i + 1 :])) for i in range(n)]
-        wrong = len(dims) != n or list(strides) != dense or min(dims) < 1
-        if kind not in TYPES or n < 4 or wrong:
-            return BAD_PARAM
-        self.things[made.value] = (kind, tuple(dims))
-        return 0
+    def conv_wgrad(self, image: Tensor, loss: Tensor, **how: Any) -> Tensor:
+        return self._convolution("wgrad", {"image": image, "maps": loss}, how)
 
-    def _SetFilterNdDescriptor(self, made: Any, kind: int, form: int, n: int, dims: Any) -> int:
-        if kind not in TYPES or form != 0 or n < 4 or len(dims) != n or min(dims) < 1:
-            return BAD_PARAM
-        self.things[made.value] = (kind, tuple(dims))
-        return 0
+    def bias(self, input: Tensor, bias: Tensor) -> Tensor:
+        assert input is self.out
+        self._inputs["bias"] = bias
+        self._fused += "bias"
+        self.out = Tensor()
+        return self.out
 
-    def _SetConvolutionNdDescriptor(
-        self, made: Any, n: int, pad: Any, stride: Any, dilation: Any, mode: int, kind: int
-    ) -> int:
-        if mode != 1 or kind != 0 or n < 2 or min(stride) < 1 or min(dilation) < 1:
-            return BAD_PARAM
-        window = Window((), tuple(stride), tuple(pad), tuple(dilation))
-        self.things[made.value].window = window
-        return 0
+    def relu(self, input: Tensor, negative_slope: float | None = None) -> Tensor:
+        assert input is self.out
+        self._slope = negative_slope or 0.0
+        self._fused += "relu"
+        self.out = Tensor()
+        return self.out
 
-    def _SetConvolutionGroupCount(self, made: Any, groups: int) -> None:
-        self.things[made.value].groups = groups
+    # Plans.
 
-    def _SetConvolutionMathType(self, made: Any, math: int) -> None:
-        self.things[made.value].math = math
+    @property
+    def name(self) -> str:
+        return self._direction + self._fused
 
-    def _fit(self, image: Any, weights: Any, conv: Any, maps: Any) -> Any:
-        """(image, weights, maps) shapes and the window, checked against each other."""
-        kinds, (x, w, y) = zip(*(self.things[d.value] for d in (image, weights, maps)), strict=True)
-        about = self.things[conv.value]
-        window = Window(w[2:], about.window.stride, about.window.pad, about.window.dilation)
-        assert len(set(kinds)) == 1, "blobs, maps and weights must be stored alike"
-        assert about.math == (1 if kinds[0] else 3), "TF32 must be off"
-        assert x[0] == y[0] and w[0] == y[1] and w[1] * about.groups == x[1]
+    def _shapes(self) -> Any:
+        role = {"fprop": "maps", "dgrad": "image", "wgrad": "weight"}[self._direction]
+        tensors = {**self._inputs, role: self.out}
+        return tuple(tuple(tensors[name].dim) for name in ("image", "weight", "maps"))
+
+    def validate(self) -> None:
+        for tensor in (*self._inputs.values(), self.out):
+            dense = [prod(tensor.dim[i + 1 :]) for i in range(len(tensor.dim))]
+            assert tensor.stride == dense and tensor.data_type is self._type and tensor.uid
+        assert self.out.output and len(self.out.dim) >= 4
+        x, w, y = self._shapes()
+        assert x[0] == y[0] and w[0] == y[1] and x[1] % w[1] == 0
         for i, size in enumerate(x[2:]):
-            extent = window.dilation[i] * (window.kernel[i] - 1) + 1
-            assert (size + 2 * window.pad[i] - extent) // window.stride[i] + 1 == y[2 + i]
-        return x, w, y, window, about.groups
+            extent = self._how["dilation"][i] * (w[2 + i] - 1) + 1
+            windows = (size + 2 * self._how["pre_padding"][i] - extent) // self._how["stride"][i]
+            assert windows + 1 == y[2 + i]
+        self._groups = x[1] // w[1]
 
-    def _GetConvolutionForwardWorkspaceSize(
-        self, handle: Any, x: Any, w: Any, conv: Any, y: Any, algorithm: int, out: Any
-    ) -> None:
-        self._fit(x, w, conv, y)
-        out._obj.value = WORKSPACE
+    def build_operation_graph(self) -> None:
+        if self.name in self._module.refuses:
+            raise cudnnGraphNotSupportedError("no engine for this graph")
 
-    def _GetConvolutionBackwardDataWorkspaceSize(
-        self, handle: Any, w: Any, dy: Any, conv: Any, dx: Any, algorithm: int, out: Any
-    ) -> None:
-        self._fit(dx, w, conv, dy)
-        out._obj.value = WORKSPACE
+    def create_execution_plans(self, heuristics: list[Any]) -> None:
+        assert heuristics[0] is heur_mode.A
 
-    def _GetConvolutionBackwardFilterWorkspaceSize(
-        self, handle: Any, x: Any, dy: Any, conv: Any, dw: Any, algorithm: int, out: Any
-    ) -> None:
-        self._fit(x, dw, conv, dy)
-        out._obj.value = WORKSPACE
+    def deselect_numeric_notes(self, notes: list[Any]) -> None:
+        notes_of = {"tensor cores": numerical_note.TENSOR_CORE, "chance":
+                    numerical_note.NONDETERMINISTIC}  # fmt: skip
+        self._barred |= {plan for plan, note in notes_of.items() if note in notes}
 
-    def _ConvolutionForward(
-        self, handle: Any, alpha: Any, x: Any, x_at: Any, w: Any, w_at: Any, conv: Any,
-        algorithm: int, space: Any, size: Any, beta: Any, y: Any, y_at: Any,
-    ) -> None:  # fmt: skip
-        self._check_run(alpha, algorithm, size)
-        plan, bx, bw, by = self._plan(x, w, conv, y)
-        bx.data[...], bw.data[...] = self._read(x, x_at), self._read(w, w_at)
-        plan.forward()
-        self._write(y, y_at, by.data, beta)
+    def deselect_workspace_greater_than(self, workspace_limit: int) -> None:
+        assert workspace_limit >= WORKSPACE
 
-    def _ConvolutionBackwardData(
-        self, handle: Any, alpha: Any, w: Any, w_at: Any, dy: Any, dy_at: Any, conv: Any,
-        algorithm: int, space: Any, size: Any, beta: Any, dx: Any, dx_at: Any,
-    ) -> None:  # fmt: skip
-        self._check_run(alpha, algorithm, size)
-        plan, bx, bw, by = self._plan(dx, w, conv, dy)
-        bw.data[...], by.diff[...] = self._read(w, w_at), self._read(dy, dy_at)
-        plan.backward(True, False, False)
-        self._write(dx, dx_at, bx.diff, beta)
+    def get_execution_plan_count(self) -> int:
+        return len(PLANS)
 
-    def _ConvolutionBackwardFilter(
-        self, handle: Any, alpha: Any, x: Any, x_at: Any, dy: Any, dy_at: Any, conv: Any,
-        algorithm: int, space: Any, size: Any, beta: Any, dw: Any, dw_at: Any,
-    ) -> None:  # fmt: skip
-        self._check_run(alpha, algorithm, size)
-        plan, bx, bw, by = self._plan(x, dw, conv, dy)
-        bx.data[...], by.diff[...] = self._read(x, x_at), self._read(dy, dy_at)
-        plan.backward(False, True, False)
-        self._write(dw, dw_at, bw.diff, beta)
+    def build_plan_at_index(self, index: int) -> None:
+        if PLANS[index] in self._barred:
+            raise cudnnGraphNotSupportedError("Deselecting execution plan")
+        self._index = index
 
-    def _check_run(self, alpha: Any, algorithm: int, size: Any) -> None:
-        assert alpha._obj.value == 1 and algorithm == 1 and size.value == WORKSPACE
+    def get_workspace_size_plan_at_index(self, index: int) -> int:
+        return WORKSPACE
 
-    def _plan(self, x: Any, w: Any, conv: Any, y: Any) -> Any:
-        *shapes, window, groups = self._fit(x, w, conv, y)
+    def get_plan_name_at_index(self, index: int) -> str:
+        return PLANS[index]
+
+    # Execution.
+
+    def execute(self, tensor_dict: dict[int, int], workspace: int | None, handle: int) -> None:
+        assert workspace, "its plans need a workspace"
+        tensors = {"out": self.out, **self._inputs}
+        assert {t.uid for t in tensors.values()} == set(tensor_dict)
+        views = {name: _view(t, tensor_dict[t.uid]) for name, t in tensors.items()}
+        out = views.pop("out")
+        stream = cuda.get_current_stream()
+        assert stream.ptr == self._module.streams[handle]
+        self._module.calls[self.name] += 1
+        used = (workspace, workspace + WORKSPACE)
+        cuda.enqueue(
+            f"cuDNN {self.name}", lambda: self._compute(views, out), list(views.values()),
+            [out, used],
+        )  # fmt: skip
+        assert not checker.found
+
+    def _compute(self, views: dict[str, Any], out: Any) -> None:
+        values = {name: read_floats(view) for name, view in views.items()}
+        if PLANS[self._index] == "tensor cores":
+            values = {n: rounded(v) if n != "bias" else v for n, v in values.items()}
+        x, w, y = self._shapes()
         backend = NumPyBackend()
-        blobs = [Blob(backend, shape) for shape in shapes]
-        plan = backend.convolution(blobs[0], blobs[1], None, blobs[2], window, groups)
-        return (plan, *blobs)
+        blobs = [Blob(backend, shape) for shape in (x, w, y)]
+        pad, stride, dilation = (
+            tuple(self._how[name]) for name in ("pre_padding", "stride", "dilation")
+        )
+        window = Window(tuple(w[2:]), stride, pad, dilation)
+        plan = backend.convolution(blobs[0], blobs[1], None, blobs[2], window, self._groups)
+        for name, blob in zip(("image", "weight"), blobs, strict=False):
+            if name in values:
+                blob.data[...] = values[name]
+        if self._direction == "fprop":
+            plan.forward()
+            made = blobs[2].data
+            if "bias" in values:
+                made = made + values["bias"]
+            if self._slope is not None:
+                made = np.where(made > 0, made, self._slope * made)
+        else:
+            blobs[2].diff[...] = values["maps"]
+            plan.backward(self._direction == "dgrad", self._direction == "wgrad", False)
+            made = blobs[0 if self._direction == "dgrad" else 1].diff
+        write_floats(out, made)
 
-    def _view(self, about: Any, address: Any) -> Any:
-        kind, shape = self.things[about.value]
-        size = int(np.prod(shape)) * TYPES[kind].itemsize
-        raw = (ctypes.c_ubyte * size).from_address(address.value)
-        return np.frombuffer(raw, TYPES[kind]).reshape(shape)
 
-    def _read(self, about: Any, address: Any) -> Any:
-        return read_floats(self._view(about, address))
-
-    def _write(self, about: Any, address: Any, values: Any, beta: Any) -> None:
-        view, keep = self._view(about, address), beta._obj.value
-        write_floats(view, values + keep * read_floats(view) if keep else values)
+def _view(tensor: Tensor, address: int) -> Any:
+    dtype = np.dtype(tensor.data_type.value)
+    raw = (ctypes.c_ubyte * (prod(tensor.dim) * dtype.itemsize)).from_address(address)
+    return np.frombuffer(raw, dtype).reshape(tensor.dim)

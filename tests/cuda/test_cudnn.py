@@ -1,23 +1,27 @@
-"""The cuDNN engine against the NumPy backend, on a stand-in for the library."""
+"""The cuDNN engine against the NumPy backend, on a stand-in for its frontend."""
 
 from __future__ import annotations
 
-import gc
+import importlib
+import inspect
 import logging
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import pycaffe_fire as caffe
 from pycaffe_fire import Net, schema
 from pycaffe_fire.backend import choice
 from pycaffe_fire.backend.cuda import CudaBackend, cudnn
+from pycaffe_fire.backend.cuda.cudnn_convolution import CudnnConvolution
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.errors import BackendError
 from pycaffe_fire.net import engines
-from tests.backend.op_cases import CONVS, Conv, blob
-from tests.backend.test_backends_agree import test_convolution as agree_on_convolution
+from tests.backend import test_backends_agree as agree
+from tests.backend.op_cases import Conv, blob
+from tests.cuda import fake_cudnn
 from tests.cuda.cuda_nets import inception, train
 from tests.cuda.fake_cudnn import FakeCudnn
 from tests.cuda.test_storage import ROUNDING, distance, stored_as
@@ -30,30 +34,60 @@ def library(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> FakeCudnn:
     return fake
 
 
+CONVS = vars(agree)["CONVS"]  # the table of that module, with its own rows
+
+
 @pytest.mark.parametrize("case", CONVS.values(), ids=CONVS.keys())
 def test_convolutions(case: Conv, library: FakeCudnn) -> None:
-    agree_on_convolution(CudaBackend(0, cudnn=True), case, True, blob)
-    assert library.calls["cudnnConvolutionForward"] >= 2
-    assert library.calls["cudnnConvolutionBackwardData"] >= 2
-    assert library.calls["cudnnConvolutionBackwardFilter"] >= 3
-    gc.collect()
-    made = [name for name in library.calls.elements() if name.endswith("Descriptor")]
-    assert len([n for n in made if "Create" in n]) == len([n for n in made if "Destroy" in n])
+    agree.test_convolution(CudaBackend(0), case, True, blob)
+    for name in ("fprop", "dgrad", "wgrad"):
+        assert sum(n for call, n in library.calls.items() if call.startswith(name)) >= 2
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
 def test_blobs_in_16_bits(library: FakeCudnn, kind: str, tmp_path: Path) -> None:
     want = train(inception(tmp_path), NumPyBackend(), 3)
-    got = train(stored_as(inception(tmp_path), kind), CudaBackend(0, cudnn=True), 3)
-    assert library.calls["cudnnConvolutionBackwardFilter"] == 3 * 7
+    got = train(stored_as(inception(tmp_path), kind), CudaBackend(0), 3)
+    assert library.calls["wgrad"] == 3 * 7 and library.calls["fpropbiasrelu"] == 3 * 7
     for name, values in want.items():
         assert 0 < distance(got[name], values) <= 16 * ROUNDING[kind], name
 
 
-def test_refusals_name_the_call(library: FakeCudnn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "_SetStream", lambda *_: 9, raising=False)
-    with pytest.raises(BackendError, match="cudnnSetStream failed with status 9"):
+@pytest.mark.parametrize("refused", ["fpropbiasrelu", "dgrad"])
+def test_what_cudnn_refuses_is_ours(library: FakeCudnn, refused: str, tmp_path: Path) -> None:
+    """Bias and ReLU as a pass of their own, or the whole convolution."""
+    library.refuses.add(refused)
+    want = train(inception(tmp_path), NumPyBackend(), 2)
+    got = train(inception(tmp_path), CudaBackend(0), 2)
+    assert library.calls["fprop"] == (14 if refused == "fpropbiasrelu" else 0)
+    for name, values in want.items():
+        np.testing.assert_allclose(got[name], values, rtol=1e-3, atol=1e-5, err_msg=name)
+
+
+def test_tensor_cores_only_where_tf32_is_wanted(library: FakeCudnn, tmp_path: Path) -> None:
+    net = inception(tmp_path)
+    exact, plain, rounded = (
+        train(net, backend, 2)
+        for backend in (NumPyBackend(), CudaBackend(0), CudaBackend(0, tf32=True))
+    )
+    for name, values in exact.items():
+        assert distance(plain[name], values) < 1e-5, name
+        assert distance(rounded[name], values) < 3e-2, name
+    assert max(distance(rounded[name], exact[name]) for name in exact) > 1e-5
+
+
+def test_a_library_that_does_not_start(
+    library: FakeCudnn, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> Any:
+        raise RuntimeError("CUDNN_STATUS_NOT_INITIALIZED")
+
+    monkeypatch.setattr(library, "create_handle", fail)
+    with pytest.raises(BackendError, match=r"does not start \(CUDNN_STATUS_NOT_INIT.*--no-cudnn"):
         CudaBackend(0, cudnn=True)
+    caplog.set_level(logging.INFO, "pycaffe_fire")
+    assert "cuDNN" not in CudaBackend(0).describe()
+    assert "Convolutions run on our kernels: cuDNN does not start" in caplog.text
 
 
 def by_cudnn(kind: str, backend: Any) -> list[bool]:
@@ -75,38 +109,61 @@ def by_cudnn(kind: str, backend: Any) -> list[bool]:
     net.forward()
     layers: dict[str, Any] = {layer.name: layer for layer in net.layers}
     plans = [layers[f"conv{i}"]._plans[0][0] for i in range(2)]
-    return [isinstance(plan, cudnn.CudnnConvolution) for plan in plans]
+    return [isinstance(plan, CudnnConvolution) for plan in plans]
 
 
 def test_a_layer_chooses_its_engine(library: FakeCudnn, caplog: pytest.LogCaptureFixture) -> None:
     engines._say.cache_clear()
     caplog.set_level(logging.INFO, "pycaffe_fire")
-    backend = CudaBackend(0)
-    assert by_cudnn("CUDNN", backend) == by_cudnn("CUDNN", backend) == [True, False]
-    assert by_cudnn("DEFAULT", backend) == [False, False]
-    assert by_cudnn("CAFFE", CudaBackend(0, cudnn=True)) == [False, True]
-    assert caplog.text.count("engine: CUDNN: cuDNN is loaded (never tried on hardware)") == 1
-    assert caplog.text.count("these run on our own kernels: Pooling") == 1
+    without, everywhere = CudaBackend(0, cudnn=False), CudaBackend(0)
+    assert by_cudnn("CUDNN", without) == by_cudnn("CUDNN", without) == [True, False]
+    assert by_cudnn("DEFAULT", without) == [False, False]
+    assert by_cudnn("DEFAULT", everywhere) == [True, True]
+    assert by_cudnn("CAFFE", everywhere) == [False, True]
+    assert "cuDNN 9.0" in everywhere.describe() and "cuDNN" not in without.describe()
+    assert caplog.text.count("these run on our kernels: Pooling") == 1
 
 
-def test_a_layer_falls_back_to_our_kernels(
+def test_without_the_library(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.undo()  # the fixture's own answer
+    monkeypatch.setitem(__import__("sys").modules, "cudnn", None)
+    with pytest.raises(BackendError, match=r"cuDNN cannot be loaded \(.*; pip install nvidia-cud"):
+        cudnn.load()
+
+
+def test_what_is_not_there_is_said_once(
     cupy: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail() -> Any:
-        raise BackendError("cannot load libcudnn.so.9; install it")
+        raise BackendError("cuDNN cannot be loaded (no such file)")
 
     monkeypatch.setattr(cudnn, "load", fail)
+    caplog.set_level(logging.INFO, "pycaffe_fire")
     backend = CudaBackend(0)
     assert by_cudnn("CUDNN", backend) == by_cudnn("CUDNN", backend) == [False, False]
-    said = [r.getMessage() for r in caplog.records if "own kernels: engine" in r.getMessage()]
-    assert len(said) == 1 and "engine: CUDNN: cannot load libcudnn.so.9" in said[0]
-
-
-def test_no_library(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cudnn, "NAMES", ("libcudnn_that_is_not_there.so",))
-    monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
+    assert caplog.text.count("our kernels: cuDNN cannot be loaded") == 1
     choice._gpu_backend.cache_clear()
-    with pytest.raises(BackendError, match="--cudnn: cannot load"):
-        choice.choose_backend("0", cudnn=True)
+    with pytest.raises(BackendError, match="cuDNN cannot be loaded"):
+        choice.choose_backend("0", options=choice.GpuOptions(cudnn=True))
     with pytest.raises(BackendError, match="--cudnn needs a GPU"):
-        choice.choose_backend(None, cudnn=True)
+        choice.choose_backend(None, options=choice.GpuOptions(cudnn=True))
+
+
+def test_the_stand_in_has_nothing_that_the_frontend_lacks() -> None:
+    try:
+        real = importlib.import_module("cudnn")
+    except ImportError:
+        pytest.skip("nvidia-cudnn-frontend is not installed")
+    for name in ("create_handle", "set_stream", "pygraph", "backend_version_string"):
+        assert hasattr(real, name), name
+    for kind in ("data_type", "heur_mode", "numerical_note"):
+        members = getattr(fake_cudnn, kind).__members__
+        assert all(hasattr(getattr(real, kind), name) for name in members), kind
+    for name, function in inspect.getmembers(fake_cudnn.Graph, inspect.isfunction):
+        if not name.startswith("_"):
+            theirs = inspect.signature(getattr(real.pygraph, name)).parameters
+            mine = set(inspect.signature(function).parameters) - {"how"}
+            open_ended = any(p.kind == p.VAR_KEYWORD for p in theirs.values())
+            assert open_ended or mine <= set(theirs), name

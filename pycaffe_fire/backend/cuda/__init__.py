@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from math import fsum, prod
 from typing import Any
 
@@ -43,7 +43,8 @@ from .blas import Blas
 from .channelwise import PReLU, ScaleShift
 from .concat import Concat
 from .convolution import Convolution
-from .cudnn import CudnnConvolution, Engines
+from .cudnn import Engines, Refused
+from .cudnn_convolution import CudnnConvolution
 from .device import open_device, probe
 from .dropout import Dropout
 from .graph import GraphRecorder
@@ -73,7 +74,9 @@ class CudaBackend(NumPyBackend):
     kinds = tuple(KINDS)
     engines = ("CUDNN",)
 
-    def __init__(self, device: int = 0, cudnn: bool = False) -> None:
+    def __init__(self, device: int = 0, cudnn: bool | None = None, tf32: bool = False) -> None:
+        """`cudnn`: use it, do not, or (None) use it where it loads; `tf32`: let tensor cores
+        multiply float32 numbers, rounded to 11 bits."""
         super().__init__(1)
         self.device = device
         self.xp = open_device(device)
@@ -82,8 +85,8 @@ class CudaBackend(NumPyBackend):
         self.compute = self.xp.cuda.Stream(non_blocking=True)
         self.uploads = Uploads(self.xp, self.compute)
         self._staging = Staging(self.xp, self.compute, self.host_buffer)
-        self.kernels, self.blas = Kernels(self.xp), Blas(self.xp)
-        self._engines = Engines(self.compute, cudnn)
+        self.kernels, self.blas = Kernels(self.xp), Blas(self.xp, tf32)
+        self._engines = Engines(self.compute, cudnn, tf32)
         self._reserved = 0
         self._kept: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
         self._deferred_checks: list[tuple[Array, Callable[[], None]]] = []
@@ -98,7 +101,8 @@ class CudaBackend(NumPyBackend):
 
     def describe(self) -> str:
         properties = self.xp.cuda.runtime.getDeviceProperties(self.device)
-        engine = ", cuDNN (never tried on hardware)" if self._engines.chosen is not None else ""
+        cudnn = self._engines.chosen
+        engine = f", cuDNN {cudnn.version}" if cudnn is not None else ""
         return f"cuda, device {self.device}: {_text(properties['name'])}{engine}"
 
     def activate(self) -> None:
@@ -277,9 +281,10 @@ class CudaBackend(NumPyBackend):
     ) -> WeightedPlan:  # fmt: skip
         if not Convolution.supports(x, y, window):
             return super().convolution(x, w, b, y, window, groups, relu, transposed)
-        cudnn = self._engines.chosen
-        if cudnn is not None:
-            return CudnnConvolution(self, cudnn, x, w, b, y, window, groups, relu, transposed)
+        planner = self._engines.chosen
+        if planner is not None:
+            with suppress(Refused):
+                return CudnnConvolution(self, planner, x, w, b, y, window, groups, relu, transposed)
         return Convolution(self, x, w, b, y, window, groups, relu, transposed)
 
     def inner_product(

@@ -48,8 +48,11 @@ class Blas:
     Scalars are passed by address, so they live as long as this object.
     """
 
-    def __init__(self, xp: Any) -> None:
+    def __init__(self, xp: Any, tf32: bool = False) -> None:
+        """`tf32` lets tensor cores multiply float32 numbers, rounded to 11 bits."""
         self._library = xp.cuda.cublas
+        lib = self._library
+        self._compute = lib.CUBLAS_COMPUTE_32F_FAST_TF32 if tf32 else lib.CUBLAS_COMPUTE_32F
         run = xp.cuda.runtime
         types = (run.CUDA_R_32F, run.CUDA_R_16F, run.CUDA_R_16BF)
         self._types = dict(zip((FLOAT32, "float16", "bfloat16"), types, strict=True))
@@ -99,7 +102,8 @@ class Blas:
             self._scalars[1.0].ctypes.data, b.address, types[1], b.row, b.stride,
             a.address, types[0], a.row, a.stride,
             self._scalars[keep].ctypes.data, c.address, types[2], c.row, c.stride, batch,
-            lib.CUBLAS_COMPUTE_32F, lib.CUBLAS_GEMM_DEFAULT,
+            self._compute if kinds[0] == FLOAT32 else lib.CUBLAS_COMPUTE_32F,
+            lib.CUBLAS_GEMM_DEFAULT,
         )  # fmt: skip
 
 

@@ -1,122 +1,268 @@
-"""cuDNN's convolutions through ctypes, as another engine of the same plan.
+"""Convolutions planned by cuDNN's graph API, through NVIDIA's own nvidia-cudnn-frontend.
 
-Never run on hardware: the tests use a stand-in for the library that checks every descriptor. Only
-algorithms that always give the same bits are asked for, and no TF32; blobs stored in 16 bits are
-summed in float32.
+A plan is what cuDNN's heuristics recommend first among those that are allowed: always the same
+bits, products of float32 numbers without tensor cores unless TF32 is wanted, and not more than
+WORKSPACE bytes of memory besides. Plans are not timed against each other: the choice would depend
+on noise, and with it the bits, which on several ranks must be the same everywhere.
+
+Plans can be made for a device that is not there, from its description (tools/gpu_plans.py): so the
+tests ask the real library about every convolution of the nets in models/. None has run yet.
 """
 
 from __future__ import annotations
 
-import ctypes
-import ctypes.util
+import importlib
 import logging
-import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
 
 from ...errors import BackendError
 from ..base import Window
-from ..blob import Blob
-from ..tensor import FLOAT32, Array
-from .convolution import Convolution
-from .launch import KINDS, kind_of
-from .tensor import source
-
-if TYPE_CHECKING:
-    from . import CudaBackend
+from ..tensor import FLOAT32
 
 log = logging.getLogger("pycaffe_fire")
 
-FLOAT, NCHW, CROSS_CORRELATION = 0, 0, 1
-TYPES = {FLOAT32: FLOAT, "float16": 2, "bfloat16": 9}
-FMA_MATH, TENSOR_OP_MATH = 3, 1  # no TF32; products of 16-bit numbers, summed in float32
-FORWARD_ALGORITHM = BACKWARD_ALGORITHM = 1  # precomputed implicit GEMM; the deterministic ones
-NAMES = ("libcudnn.so.9", "libcudnn.so.8")
+WORKSPACE = 2**28  # bytes at most
 AXES = 2  # that its convolutions want at least
+IMAGES, WEIGHTS, MAPS, BIAS = 1, 2, 3, 4  # the tensors of a plan
+FORWARD, DATA, FILTER = "forward", "data gradient", "weight gradient"
+INSTALL = "pip install nvidia-cudnn-frontend nvidia-cudnn-cu13 (or -cu12)"
+
+
+class Refused(Exception):
+    """cuDNN has no plan for this."""
 
 
 def load() -> Any:
-    """The C library, as installed by the system or by the wheel nvidia-cudnn-cu13 or -cu12."""
-    for name in (*NAMES, ctypes.util.find_library("cudnn")):
+    """The frontend, with the library of a wheel or of the system behind it."""
+    try:
+        pathfinder = importlib.import_module("cuda.pathfinder")
+        pathfinder.load_nvidia_dynamic_lib("cudnn")
+        cudnn = importlib.import_module("cudnn")
+        cudnn.backend_version()
+    except Exception as error:  # a broken installation fails in many ways
+        first = str(error).strip().splitlines()[:1]
+        raise BackendError(f"cuDNN cannot be loaded ({' '.join(first)}); {INSTALL}") from error
+    return cudnn
+
+
+@dataclass(frozen=True)
+class Product:
+    """One of a convolution's three products: shapes, and what is fused to it."""
+
+    direction: str
+    kind: str  # how all of its tensors are stored
+    images: tuple[int, ...]
+    weights: tuple[int, ...]
+    maps: tuple[int, ...]
+    window: Window
+    bias: bool = False
+    relu: float | None = None  # the slope of negative numbers
+
+    @property
+    def fused(self) -> bool:
+        return self.bias or self.relu is not None
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions."""
+        return 2 * prod(self.maps) * prod(self.weights[1:])
+
+
+def products(
+    kind: str, images: Sequence[int], weights: Sequence[int], maps: Sequence[int], window: Window
+) -> dict[str, Product]:
+    """The three products of a convolution, its shapes lifted to as many axes as cuDNN wants."""
+    axes = len(window.kernel)
+    shapes = [(*s[:2], *_lifted(s[2:], 1)) for s in (images, weights, maps)]
+    fills = ((window.kernel, 1), (window.stride, 1), (window.pad, 0), (window.dilation, 1))
+    lifted = Window(*(_lifted(values, fill) for values, fill in fills)) if axes < AXES else window
+    return {
+        direction: Product(direction, kind, shapes[0], shapes[1], shapes[2], lifted)
+        for direction in (FORWARD, DATA, FILTER)
+    }
+
+
+def _lifted(values: Iterable[int], fill: int) -> tuple[int, ...]:
+    given = tuple(values)
+    return (*given, *(fill for _ in range(AXES - len(given))))
+
+
+@dataclass(frozen=True)
+class CudnnPlan:
+    """A product that cuDNN is ready to run."""
+
+    product: Product
+    graph: Any
+    name: str  # of the engine, and its settings
+    workspace: int  # bytes
+
+    @property
+    def engine(self) -> str:
+        return self.name.partition("_")[0]
+
+    def run(self, handle: Any, tensors: dict[int, int], workspace: int) -> None:
+        """Addresses of its tensors, by number, and of its workspace."""
+        self.graph.execute(tensors, workspace or None, handle)
+
+
+class Planner:
+    """Plans for one device, each made once: for the present one with a handle, or for one that
+    `properties` describe."""
+
+    def __init__(self, cudnn: Any, tf32: bool = False, handle: Any = None, properties: Any = None):
+        self.cudnn, self.handle = cudnn, handle
+        self._tf32 = tf32
+        self._device = {"handle": handle} if handle else {"device_property": properties}
+        self._plans: dict[Product, CudnnPlan | None] = {}
+        self._notes: dict[tuple[Any, ...], tuple[str, ...]] = {}
+
+    @classmethod
+    def on_stream(cls, cudnn: Any, stream: Any, tf32: bool) -> Planner:
+        """For the current device."""
+        handle = cudnn.create_handle()
+        cudnn.set_stream(handle=handle, stream=stream.ptr)
+        return cls(cudnn, tf32, handle)
+
+    @property
+    def version(self) -> str:
+        return str(self.cudnn.backend_version_string())
+
+    def plan(self, product: Product) -> CudnnPlan:
+        """The first plan that is allowed; raises Refused where there is none.
+
+        What is fused must be worth it: an engine of last resort, which is always there, is slower
+        than a good one and another pass.
+        """
+        if product not in self._plans:
+            self._plans[product] = self._first(product, self._modes(product))
+        found = self._plans[product]
+        if found is None:
+            raise Refused(f"cuDNN has no {product.direction} for {product}")
+        return found
+
+    def _modes(self, product: Product) -> list[Any]:
+        modes = self.cudnn.heur_mode
+        return [modes.A] if product.fused else [modes.A, modes.FALLBACK]
+
+    def notes_of(self, plan: CudnnPlan) -> tuple[str, ...]:
+        """What cuDNN says of its engine; asked by barring one note after the other."""
+        key = (plan.product.direction, plan.product.kind, plan.product.fused, plan.engine)
+        if key not in self._notes:
+            notes = self.cudnn.numerical_note.__members__.items()
+            found = [name for name, note in notes if not self._allows(plan, note)]
+            self._notes[key] = tuple(sorted(found))
+        return self._notes[key]
+
+    def _allows(self, plan: CudnnPlan, barred: Any) -> bool:
+        graph = self._candidates(plan.product, self._modes(plan.product))
+        if graph is None:
+            return True
+        graph.deselect_numeric_notes([barred])
+        for index in range(graph.get_execution_plan_count()):
+            if graph.get_plan_name_at_index(index) == plan.name:
+                try:
+                    graph.build_plan_at_index(index)
+                except self.cudnn.cudnnGraphNotSupportedError:
+                    return False
+        return True
+
+    def _candidates(self, product: Product, modes: Sequence[Any]) -> Any:
+        """A graph with its ranked plans, none of them built; None if cuDNN refuses it."""
         try:
-            if name:
-                return ctypes.CDLL(name)
-        except OSError:
-            continue
-    raise BackendError(f"cannot load {' or '.join(NAMES)}; install cuDNN where the loader finds it")
+            graph = self._graph(product)
+            graph.validate()
+            graph.build_operation_graph()
+            graph.create_execution_plans(list(modes))
+        except self.cudnn.cudnnGraphNotSupportedError:
+            return None
+        return graph
 
+    def _first(self, product: Product, modes: Sequence[Any]) -> CudnnPlan | None:
+        refused = self.cudnn.cudnnGraphNotSupportedError
+        graph = self._candidates(product, modes)
+        if graph is None:
+            return None
+        graph.deselect_numeric_notes(self.barred(product.kind))
+        graph.deselect_workspace_greater_than(WORKSPACE)
+        for index in range(graph.get_execution_plan_count()):
+            try:
+                graph.build_plan_at_index(index)
+            except refused:  # also those that were deselected
+                continue
+            size = int(graph.get_workspace_size_plan_at_index(index))
+            return CudnnPlan(product, graph, str(graph.get_plan_name_at_index(index)), size)
+        return None
 
-class Cudnn:
-    """One handle of the library on one stream."""
+    def barred(self, kind: str) -> list[Any]:
+        """Notes of engines that are not to be used."""
+        notes = self.cudnn.numerical_note
+        barred = [notes.NONDETERMINISTIC, notes.REDUCED_PRECISION_REDUCTION]
+        if kind == FLOAT32 and not self._tf32:
+            barred += [notes.TENSOR_CORE, notes.DOWN_CONVERT_INPUTS]
+        return barred
 
-    def __init__(self, library: Any, stream: Any) -> None:
-        self._library = library
-        self.handle = self.new("Create")
-        self.call("SetStream", self.handle, ctypes.c_void_p(stream.ptr))
-
-    def call(self, name: str, *arguments: Any) -> None:
-        status = getattr(self._library, f"cudnn{name}")(*arguments)
-        if status:
-            raise BackendError(f"cudnn{name} failed with status {status}")
-
-    def new(self, name: str) -> ctypes.c_void_p:
-        made = ctypes.c_void_p()
-        self.call(name, ctypes.byref(made))
-        return made
-
-    def destroy(self, descriptors: dict[str, list[ctypes.c_void_p]]) -> None:
-        for kind, made in descriptors.items():
-            for descriptor in made:
-                self.call(f"Destroy{kind}Descriptor", descriptor)
-
-    def tensor(self, kind: str, shape: list[int]) -> ctypes.c_void_p:
-        """A descriptor of a dense tensor."""
-        strides = [int(np.prod(shape[i + 1 :])) for i in range(len(shape))]
-        made = self.new("CreateTensorDescriptor")
-        self.call(
-            "SetTensorNdDescriptor", made, TYPES[kind], len(shape), _ints(shape), _ints(strides)
-        )
-        return made
-
-    def filter(self, kind: str, shape: list[int]) -> ctypes.c_void_p:
-        made = self.new("CreateFilterDescriptor")
-        self.call("SetFilterNdDescriptor", made, TYPES[kind], NCHW, len(shape), _ints(shape))
-        return made
-
-    def convolution(self, kind: str, window: Window, groups: int) -> ctypes.c_void_p:
-        made = self.new("CreateConvolutionDescriptor")
-        numbers = (_lifted(v, f) for v, f in ((window.pad, 0), (window.stride, 1)))
-        pad, stride = (_ints(v) for v in numbers)
-        dilation = _ints(_lifted(window.dilation, 1))
-        self.call(
-            "SetConvolutionNdDescriptor", made, len(pad), pad, stride, dilation,
-            CROSS_CORRELATION, FLOAT,
+    def _graph(self, product: Product) -> Any:
+        types = self.cudnn.data_type
+        stored = {FLOAT32: types.FLOAT, "float16": types.HALF, "bfloat16": types.BFLOAT16}
+        kind = stored[product.kind]
+        graph = self.cudnn.pygraph(
+            io_data_type=kind, intermediate_data_type=types.FLOAT, compute_data_type=types.FLOAT,
+            **self._device,
         )  # fmt: skip
-        self.call("SetConvolutionGroupCount", made, groups)
-        math = FMA_MATH if kind == FLOAT32 else TENSOR_OP_MATH
-        self.call("SetConvolutionMathType", made, math)
-        return made
+        shapes = {IMAGES: product.images, WEIGHTS: product.weights, MAPS: product.maps}
+        shapes[BIAS] = (1, product.maps[1], *(1 for _ in product.maps[2:]))
 
-    def workspace(self, kind: str, algorithm: int, *descriptors: Any) -> int:
-        """Bytes that one direction wants."""
-        size = ctypes.c_size_t()
-        name = f"GetConvolution{kind}WorkspaceSize"
-        self.call(name, self.handle, *descriptors, algorithm, ctypes.byref(size))
-        return size.value
+        def tensor(uid: int) -> Any:
+            dim, stride = list(shapes[uid]), _strides(shapes[uid])
+            return graph.tensor(dim=dim, stride=stride, data_type=kind, uid=uid)
+
+        pad, window = list(product.window.pad), product.window
+        how = {
+            "pre_padding": pad, "post_padding": pad, "stride": list(window.stride),
+            "dilation": list(window.dilation),
+        }  # fmt: skip
+        if product.direction == FORWARD:
+            uid, out = MAPS, graph.conv_fprop(image=tensor(IMAGES), weight=tensor(WEIGHTS), **how)
+        elif product.direction == DATA:
+            uid, out = IMAGES, graph.conv_dgrad(loss=tensor(MAPS), filter=tensor(WEIGHTS), **how)
+        else:
+            uid, out = WEIGHTS, graph.conv_wgrad(image=tensor(IMAGES), loss=tensor(MAPS), **how)
+        if product.direction != FORWARD:  # not known from the other two, where strides skip
+            out.set_dim(list(shapes[uid]))
+        if product.bias:
+            out = graph.bias(input=out, bias=tensor(BIAS))
+        if product.relu is not None:
+            out = graph.relu(input=out, negative_slope=product.relu or None)
+        out.set_output(True).set_uid(uid).set_data_type(kind)
+        out.set_dim(list(shapes[uid])).set_stride(_strides(shapes[uid]))
+        return graph
+
+
+def fused(product: Product, bias: bool, relu: float | None) -> Product:
+    return replace(product, bias=bias, relu=relu)
+
+
+def _strides(shape: Sequence[int]) -> list[int]:
+    return [prod(shape[i + 1 :]) for i in range(len(shape))]
 
 
 class Engines:
-    """What plans convolutions now: `chosen` is cuDNN, or None for our own kernels."""
+    """What plans convolutions now: `chosen` is cuDNN, or None for our kernels."""
 
-    def __init__(self, stream: Any, everywhere: bool) -> None:
-        self._stream, self._tried = stream, everywhere
-        self._cudnn: Cudnn | None = None  # once it is loaded
-        if everywhere:
-            self._load("--cudnn")
-        self.chosen: Cudnn | None = self._cudnn
+    def __init__(self, stream: Any, wanted: bool | None, tf32: bool) -> None:
+        """`wanted`: cuDNN everywhere, nowhere but where a layer asks, or where it loads."""
+        self._stream, self._tf32 = stream, tf32
+        self._planner: Planner | None = None
+        self._tried = False
+        if wanted:
+            self._planner = self._load()
+        elif wanted is None:
+            self._planner = self._find()
+        self.chosen: Planner | None = self._planner
 
     @contextmanager
     def choosing(self, name: str) -> Iterator[None]:
@@ -131,118 +277,20 @@ class Engines:
         finally:
             self.chosen = before
 
-    def _find(self) -> Cudnn | None:
-        """For a layer that asks; the first one has the log say whether it is there."""
-        if not self._tried:
-            self._tried = True
+    def _find(self) -> Planner | None:
+        """cuDNN, or None after a line that says why not."""
+        if not self._tried and self._planner is None:
             try:
-                self._load("engine: CUDNN")
-                log.info("engine: CUDNN: cuDNN is loaded (never tried on hardware)")
+                self._planner = self._load()
             except BackendError as error:
-                log.warning("Convolutions run on our own kernels: %s", error)
-        return self._cudnn
+                log.info("Convolutions run on our kernels: %s", error)
+        return self._planner
 
-    def _load(self, asked: str) -> None:
+    def _load(self) -> Planner:
+        self._tried = True
+        cudnn = load()
         try:
-            self._cudnn = Cudnn(load(), self._stream)
-        except BackendError as error:
-            raise BackendError(f"{asked}: {error}, or leave out {asked}") from error
-
-
-class Described:
-    """One convolution's descriptors and the bytes of workspace that each direction wants."""
-
-    def __init__(
-        self, cudnn: Cudnn, kind: str, images: list[int], maps: list[int], weights: list[int],
-        window: Window, groups: int,
-    ) -> None:  # fmt: skip
-        self.images, self.maps = cudnn.tensor(kind, images), cudnn.tensor(kind, maps)
-        self.weights = cudnn.filter(kind, weights)
-        self.window = cudnn.convolution(kind, window, groups)
-        made = {"Tensor": [self.images, self.maps], "Filter": [self.weights]}
-        weakref.finalize(self, cudnn.destroy, {**made, "Convolution": [self.window]})
-        x, w, y, conv = self.images, self.weights, self.maps, self.window
-        self.bytes = {
-            "Forward": cudnn.workspace("Forward", FORWARD_ALGORITHM, x, w, conv, y),
-            "BackwardData": cudnn.workspace("BackwardData", BACKWARD_ALGORITHM, w, y, conv, x),
-            "BackwardFilter": cudnn.workspace("BackwardFilter", BACKWARD_ALGORITHM, x, y, conv, w),
-        }
-
-
-class CudnnConvolution(Convolution):
-    """Our convolution with the three products by cuDNN; bias and ReLU stay ours."""
-
-    makes_patches = False
-
-    def __init__(
-        self, backend: CudaBackend, cudnn: Cudnn, x: Blob, w: Blob, b: Blob | None, y: Blob,
-        window: Window, groups: int, relu: float | None, transposed: bool,
-    ) -> None:  # fmt: skip
-        super().__init__(backend, x, w, b, y, window, groups, relu, transposed)
-        self._cudnn = cudnn
-        axes = len(window.kernel)
-        image, small = (y, x) if transposed else (x, y)
-        sizes = [_lifted(blob.shape[-axes:], 1) for blob in (image, small)]
-        shapes = (
-            [self._samples, self._channels, *sizes[0]],
-            [self._samples, self._maps, *sizes[1]],
-            [self._maps, self._channels // groups, *_lifted(window.kernel, 1)],
-        )
-        self._described = {
-            kind: Described(cudnn, kind, *shapes, window, groups)
-            for kind in {tensor.kind for tensor in (y.value, y.gradient, x.gradient)}
-        }
-        backend.reserve(max(-(-max(d.bytes.values()) // 4) for d in self._described.values()))
-        kind = y.gradient.kind
-        self._dw = backend.keep(self, 0 if kind == FLOAT32 else w.count, KINDS[kind])
-
-    def _weights(self, kind: str) -> Array:
-        return source(self.w.value, kind)
-
-    def _lower(self, images: Array, w: Array, maps: Array) -> None:
-        d = self._described[kind_of(images)]
-        pairs = (d.images, images), (d.weights, w), (d.maps, maps)
-        self._run(d, "Forward", FORWARD_ALGORITHM, *pairs, 0.0)
-
-    def _raise(self, maps: Array, w: Array, images: Array) -> None:
-        d = self._described[kind_of(images)]
-        pairs = (d.weights, w), (d.maps, maps), (d.images, images)
-        self._run(d, "BackwardData", BACKWARD_ALGORITHM, *pairs, 0.0)
-
-    def _correlate(self, images: Array, maps: Array, dw: Array, keep: float) -> None:
-        """cuDNN stores gradients of weights as it stores the blobs; ours are float32."""
-        kind = kind_of(images)
-        d = self._described[kind]
-        pairs = (d.images, images), (d.maps, maps)
-        if kind == FLOAT32:
-            self._run(d, "BackwardFilter", BACKWARD_ALGORITHM, *pairs, (d.weights, dw), keep)
-            return
-        self._run(d, "BackwardFilter", BACKWARD_ALGORITHM, *pairs, (d.weights, self._dw), 0.0)
-        self.kernels["add_widened", kind](dw.size, self._dw, keep, dw)
-
-    def _run(
-        self, d: Described, name: str, algorithm: int, first: Any, second: Any, out: Any,
-        keep: float,
-    ) -> None:  # fmt: skip
-        """out = the op of first and second + keep * out."""
-        size = d.bytes[name]
-        scratch = self.backend.scratch(max(1, -(-size // 4)))
-        one, beta = ctypes.c_float(1), ctypes.c_float(keep)
-        self._cudnn.call(
-            f"Convolution{name}", self._cudnn.handle, ctypes.byref(one), first[0],
-            _address(first[1]), second[0], _address(second[1]), d.window, algorithm,
-            _address(scratch), ctypes.c_size_t(size), ctypes.byref(beta), out[0], _address(out[1]),
-        )  # fmt: skip
-
-
-def _lifted(values: Any, filling: int) -> list[int]:
-    """One number for each spatial axis, with more axes in front where there are too few."""
-    return [filling] * (AXES - len(values)) + list(values)
-
-
-def _ints(values: list[int]) -> Any:
-    return (ctypes.c_int * len(values))(*values)
-
-
-def _address(array: Array) -> ctypes.c_void_p:
-    return ctypes.c_void_p(int(array.data.ptr))
+            return Planner.on_stream(cudnn, self._stream, self._tf32)
+        except Exception as error:
+            reason = f"cuDNN does not start ({error}); --no-cudnn does without it"
+            raise BackendError(reason) from error

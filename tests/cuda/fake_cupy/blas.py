@@ -10,7 +10,7 @@ import numpy as np
 from . import cuda
 
 CUBLAS_OP_N, CUBLAS_OP_T = 0, 1
-CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT = 68, -1
+CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32, CUBLAS_GEMM_DEFAULT = 68, 77, -1
 KINDS: dict[int, Any] = {0: np.dtype(np.float32), 2: np.dtype(np.float16), 14: np.dtype(np.uint16)}
 
 
@@ -35,6 +35,12 @@ def read_floats(matrix: Any) -> Any:
     if matrix.dtype == np.uint16:
         return (matrix.astype(np.uint32) << 16).view(np.float32)
     return matrix.astype(np.float32, copy=False)
+
+
+def rounded(matrix: Any) -> Any:
+    """float32 numbers as TF32 sees them: 10 bits behind the first, rounded to nearest."""
+    bits = np.ascontiguousarray(matrix, np.float32).view(np.uint32)
+    return ((bits + 0x1000) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
 def write_floats(matrix: Any, values: Any) -> None:
@@ -86,7 +92,10 @@ def multiply(
     lda: int, strideA: int, B: int, Btype: int, ldb: int, strideB: int, beta: int, C: int,
     Ctype: int, ldc: int, strideC: int, batchCount: int, computeType: int, algo: int,
 ) -> None:  # fmt: skip
-    if Atype != Btype or Ctype not in (Atype, 0) or computeType != 68 or algo != -1:
+    tf32 = computeType == CUBLAS_COMPUTE_32F_FAST_TF32
+    if tf32 and Atype:
+        raise RuntimeError("TF32 is for float32 matrices")
+    if Atype != Btype or Ctype not in (Atype, 0) or not (tf32 or computeType == 68) or algo != -1:
         raise RuntimeError("CUBLAS_STATUS_NOT_SUPPORTED")
     scale, keep = _scalar(alpha), _scalar(beta)
     steps = [KINDS[t].itemsize for t in (Atype, Btype, Ctype)]
@@ -98,6 +107,8 @@ def multiply(
             _matrix(B + steps[1] * i * strideB, Btype, *((n, k) if transb else (k, n)), ldb)
         )
         c = _matrix(C + steps[2] * i * strideC, Ctype, m, n, ldc)
+        if tf32:
+            a, b = rounded(a), rounded(b)
         with np.errstate(all="ignore"):
             product = scale * ((a.T if transa else a) @ (b.T if transb else b))
             write_floats(c, product + keep * read_floats(c) if keep else product)
