@@ -18,8 +18,10 @@ from ..pycaffe.net import Net
 from ..pycaffe.settings import allow_python_layers
 from ..registry import did_you_mean
 from ..report.chart import chart_lines
+from ..report.classes import class_lines, read_class_names, write_scores
 from ..report.glog import logging_with, stderr_handler
 from ..report.text import describe
+from ..solver.confusion import ConfusionCounter
 from ..solver.scoring import score
 from ..solver.signals import EFFECTS
 from . import device_query, fire_train
@@ -33,6 +35,7 @@ COMMANDS = """
   caffe train -solver solver.prototxt -snapshot lenet_iter_500.solverstate
   caffe train -solver solver.prototxt -weights old.caffemodel
   caffe test -model train_val.prototxt -weights net.caffemodel -iterations 100
+  caffe test -model train_val.prototxt -weights net.caffemodel -per_class -json scores.json
   caffe time -model deploy.prototxt -iterations 10 -chart     time per layer, with bars and GFLOP/s
   caffe device_query -gpu all
 
@@ -66,6 +69,9 @@ def _parser() -> FlagParser:
             f"--{name}_effect", choices=list(EFFECTS), default=effect,
             help=f"train: what {name.upper()} does (default: {effect})",
         )  # fmt: skip
+    parser.boolean("per_class", "test: accuracy of each class and confusion matrix, also in -json")
+    flag("--labels", default="", metavar="FILE", help="test: names of the classes, one per line")
+    flag("--json", default="", metavar="FILE", help="test: write the results to this file, too")
     parser.boolean("chart", "time: a bar and GFLOP/s for every layer, on standard output")
     parser.boolean("allow_python_layers", "import the modules that the net's Python layers name")
     return parser
@@ -115,10 +121,22 @@ def _test(options: argparse.Namespace) -> None:
         try:
             for path in options.weights.split(","):
                 net.copy_from(path)
-            for output in score(net, _iterations(options)):
+            counter = ConfusionCounter(net) if options.per_class else None
+            outputs = score(net, _iterations(options), counter.count if counter else _nothing)
+            for output in outputs:
                 log.info("%s", describe(output))
         finally:
             net.close()
+    found = counter.results() if counter else []
+    names = read_class_names(options.labels, found) if options.labels else []
+    for confusion in found:
+        print("\n".join(class_lines(confusion, names)))
+    if options.json:
+        write_scores(options.json, _iterations(options), outputs, found, names)
+
+
+def _nothing() -> None:
+    """What happens after a batch if nobody counts."""
 
 
 def _time(options: argparse.Namespace) -> None:

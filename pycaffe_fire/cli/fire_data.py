@@ -6,16 +6,23 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from ..data.bad_records import FAIL, SKIP
 from ..data.digits import make_digits
+from ..data.folder import PARTS, FolderSet, convert_folder, ignored_text
 from ..data.survey import Survey, check, contact_sheet, save_sheet
 from ..errors import DataError
-from .common import Parser, PlainParser, positive, whole
+from ..net.deploy import derive_deploy
+from ..schema import read_net, to_text, write_text
+from .common import Parser, PlainParser, image_shape, positive, whole
 from .gflags import run_tool
 
 COMMANDS = """
   fire_data digits data                        draw the embedded digits into
                                                data/digits_{train,test}_lmdb
+  fire_data folder images/ out                 class folders to LMDBs, mean and names of classes
+  fire_data deploy train_val.prototxt          the net for classifying
   fire_data check train_lmdb --classes 10      read every record; labels, shapes and what is wrong
   fire_data show train_lmdb --out page.png     a contact sheet
 """
@@ -32,6 +39,8 @@ def _parser() -> Parser:
         "digits", usage="fire_data digits OUT", help="draw the embedded digits as LMDBs"
     )
     digits.add_argument("out", type=Path, help="folder for digits_train_lmdb and digits_test_lmdb")
+    _add_folder(commands)
+    _add_deploy(commands)
     looking = commands.add_parser(
         "check", usage="fire_data check DB [--classes N]", help="read every record of a database"
     )
@@ -48,10 +57,55 @@ def _parser() -> Parser:
     return parser
 
 
+def _add_folder(commands: Any) -> None:
+    parser = commands.add_parser(
+        "folder",
+        usage="fire_data folder IMAGES OUT [--val 0.2] [--size 256] [--gray] [--encoded]",
+        help="make databases, mean and names of classes from class folders",
+    )
+    flag = parser.add_argument
+    flag("images", help="a folder with one folder per class, or with train/ and val/ of such")
+    flag("out", help="folder to make: train_lmdb, val_lmdb, mean.binaryproto, labels.txt, ...")
+    flag("--val", type=float, default=0.2, metavar="X", help="share for validation (default: 0.2)")
+    flag(
+        "--size", type=image_size, default=(256, 256), metavar="N or HxW",
+        help="what images are resized to (default: 256)",
+    )  # fmt: skip
+    flag("--gray", action="store_true", help="read images as grey")
+    flag("--encoded", action="store_true", help="store JPEGs and PNGs instead of pixels")
+    flag(
+        "--policy", choices=(FAIL, SKIP), default=FAIL,
+        help="on an image that cannot be read (default: fail)",
+    )  # fmt: skip
+
+
+def _add_deploy(commands: Any) -> None:
+    parser = commands.add_parser(
+        "deploy",
+        usage="fire_data deploy TRAIN_VAL [-o deploy.prototxt] [--shape C,H,W] [--outputs BLOBS]",
+        help="derive the net for classifying from one for training",
+    )
+    flag = parser.add_argument
+    flag("net", help="the net for training")
+    flag("-o", "--output", metavar="FILE", help="the net to write (default: standard output)")
+    flag("--shape", type=image_shape, metavar="C,H,W", help="of images, where no crop_size says it")
+    flag("--outputs", default="", metavar="BLOBS", help="blobs to keep, separated by commas")
+
+
+def image_size(text: str) -> tuple[int, int]:
+    """The type of a flag that takes `256` or `240x320` (height x width)."""
+    height, _, width = text.partition("x")
+    return positive(height), positive(width or height)
+
+
 def _work(options: argparse.Namespace) -> None:
     if options.command == "digits":
         for line in make_digits(options.out):
             print(line)
+    elif options.command == "folder":
+        _folder(options)
+    elif options.command == "deploy":
+        _deploy(options)
     elif options.command == "check":
         found = check(options.database, classes=options.classes)
         _print_survey(found)
@@ -63,6 +117,43 @@ def _work(options: argparse.Namespace) -> None:
         sheet = contact_sheet(options.database, count=options.count)
         save_sheet(sheet, options.out)
         print(f"{options.out}: {sheet.width} x {sheet.height} pixels")
+
+
+def _folder(options: argparse.Namespace) -> None:
+    height, width = options.size
+    made = convert_folder(
+        FolderSet(
+            options.images, options.out, options.val, height, width, options.gray,
+            options.encoded, options.policy,
+        )
+    )  # fmt: skip
+    wide = max(len("class"), *map(len, made.classes))
+    print(f"{'label':>5}  {'class':<{wide}}  {'train':>8}  {'val':>8}")
+    for label, name in enumerate(made.classes):
+        counts = "  ".join(f"{made.counts[part][label]:>8,}" for part in PARTS)
+        print(f"{label:>5}  {name:<{wide}}  {counts}")
+    for part in PARTS:
+        print(f"{options.out}/{part}_lmdb: {sum(made.counts[part]):,} images, checked")
+    colour = ", ".join(f"{plane.mean(dtype='f8'):.1f}" for plane in made.mean)
+    print(f"{options.out}/mean.binaryproto: mean colour {colour}")
+    print(f"{options.out}/labels.txt: {len(made.classes):,} classes")
+    if made.skipped:
+        print(f"{made.skipped:,} images could not be read and are left out")
+    if made.ignored:
+        print(ignored_text(made.ignored))
+
+
+def _deploy(options: argparse.Namespace) -> None:
+    outputs = [name for name in options.outputs.split(",") if name]
+    made = derive_deploy(read_net(options.net), options.shape, outputs, options.net)
+    if options.output:
+        write_text(made.net, options.output)
+        print(f"{options.output}: {len(made.net.layer)} layers, gives {', '.join(made.outputs)}")
+    else:
+        print(to_text(made.net), end="")
+    if made.left_out:
+        print(f"fire_data: left out with their branches: {', '.join(made.left_out)}; --outputs "
+              "keeps others", file=sys.stderr)  # fmt: skip
 
 
 def _print_survey(found: Survey) -> None:

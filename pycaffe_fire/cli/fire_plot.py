@@ -11,12 +11,16 @@ from ..report.curves import check_plot_name, draw, panels
 from ..report.page import write_page
 from ..report.runs import read_run
 from .common import Parser, run
+from .plot_grids import GRIDS
 
 COMMANDS = """
   fire_plot runs/lenet/lenet_log.jsonl -o curves.png            loss, scores and rate of a run
   fire_plot runs/a runs/b caffe.INFO -o curves.png --by time    several; Caffe's own logs, too
   fire_plot runs/lenet --html lenet.html                        a page with curves, protocol,
                                                                 hyperparameters, hardware and net
+  fire_plot filters net.caffemodel -o filters.png               weights as images
+  fire_plot features deploy.prototxt net.caffemodel cat.jpg --blob conv1 -o conv1.png
+                                                                what a net makes of an image
 """
 
 
@@ -39,7 +43,11 @@ def _parser() -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return run(_parser(), _plot, arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    if given and given[0] in GRIDS:  # a run of that name is given as ./filters
+        parser, work = GRIDS[given[0]]
+        return run(parser(), work, given[1:])
+    return run(_parser(), _plot, given)
 
 
 def _plot(options: argparse.Namespace) -> None:

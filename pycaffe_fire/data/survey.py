@@ -94,7 +94,7 @@ def check(path: str, backend: str = "", classes: int = 0, threads: int = 0) -> S
     """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         try:
-            return pool.submit(_check, path, backend, classes, threads).result()
+            return pool.submit(check_here, path, backend, classes, threads).result()
         except BrokenProcessPool:
             raise DataError(
                 f"{path}: is so damaged that it ended the process that read it; copy it again or "
@@ -102,7 +102,8 @@ def check(path: str, backend: str = "", classes: int = 0, threads: int = 0) -> S
             ) from None
 
 
-def _check(path: str, backend: str, classes: int, threads: int) -> Survey:
+def check_here(path: str, backend: str = "", classes: int = 0, threads: int = 0) -> Survey:
+    """`check` in this process, for a database that is known to be sound."""
     database = _open(path, backend)
     found = Survey(path, len(database))
 

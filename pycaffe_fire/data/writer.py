@@ -11,6 +11,7 @@ import fcntl
 import os
 import shutil
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -88,8 +89,8 @@ class DatabaseWriter:
             raise DataError(f"{self.path}: exists already; delete it or choose another name")
         with self._explaining("cannot be written"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._remove_leftovers()
-            self._folder = self._parent / f".{self.path.name}.{uuid.uuid4().hex}.partial"
+            _remove_leftovers(self.path)
+            self._folder = _partial(self.path)
             self._folder.mkdir()
             try:
                 with contextlib.suppress(OSError):  # no locks here: nobody tidies up after us
@@ -171,11 +172,44 @@ class DatabaseWriter:
             self._folder.rename(self.path)
             _sync(self._parent)
 
-    def _remove_leftovers(self) -> None:
-        for folder in self._parent.glob(f".{self.path.name}.*.partial"):
-            with contextlib.suppress(OSError):  # locked: its writer is alive and keeps it
-                os.close(_lock(folder))
-                shutil.rmtree(folder, ignore_errors=True)
+
+@contextlib.contextmanager
+def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A hidden folder to fill, which takes the name `path` at the end and vanishes on an error."""
+    final = Path(path)
+    if final.exists():
+        raise DataError(f"{final}: exists already; delete it or choose another name")
+    partial, alive = _partial(final), None
+    try:
+        final.absolute().parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(final)
+        partial.mkdir()
+        with contextlib.suppress(OSError):  # no locks here: nobody tidies up after us
+            alive = _lock(partial)
+        yield partial
+        (partial / _OWNER).unlink(missing_ok=True)
+        _sync(partial)
+        partial.rename(final)
+    except OSError as error:
+        raise DataError(
+            f"{final}: cannot be written: {error.strerror}; check folder and space"
+        ) from None
+    finally:
+        if alive is not None:
+            os.close(alive)
+        shutil.rmtree(partial, ignore_errors=True)  # gone already when it was renamed
+
+
+def _partial(path: Path) -> Path:
+    return path.parent / f".{path.name}.{uuid.uuid4().hex}.partial"
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Delete what writers of the same target left when they were killed."""
+    for folder in path.parent.glob(f".{path.name}.*.partial"):
+        with contextlib.suppress(OSError):  # locked: its writer is alive and keeps it
+            os.close(_lock(folder))
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 _OWNER = "owner"  # locked by a living writer, so that a dead one's folder can be told apart

@@ -16,6 +16,7 @@ from ..backend.blob import Blob, SharedBlob
 from ..backend.random import key
 from ..backend.tensor import Layout, Tensor
 from ..errors import LayerError, NetError
+from ..schema.proto import LayerParameter
 from .context import Context
 from .description import Description, Storage
 from .fillers import fill
@@ -272,6 +273,12 @@ class Loss(Layer):
                 f"{list(bottom[0].shape)} and {list(bottom[1].shape)}"
             )
         top[0].reshape()
+
+    @classmethod
+    def prediction(cls, param: LayerParameter) -> LayerParameter | None:
+        """The layer, without a name, that computes what it compares with the labels; None if that
+        is its first bottom as it is."""
+        return None
 
     def allow_force_backward(self, bottom_index: int) -> bool:
         return bottom_index != 1

@@ -8,6 +8,7 @@ from typing import Any
 from .. import schema
 from ..backend.blob import Blob
 from ..errors import FireError
+from ..schema.proto import LayerParameter
 from .base import Loss, register_layer
 from .labels import LOG_THRESHOLD, Labels, ignore_label, normalization_mode, normalizer
 
@@ -22,6 +23,13 @@ class InfogainLoss(Loss):
     compares_labels = True
     bottoms = (2, 3)
     tops = (1, 2)
+
+    @classmethod
+    def prediction(cls, param: LayerParameter) -> LayerParameter:
+        made = schema.LayerParameter(type="Softmax")
+        if param.infogain_loss_param.HasField("axis"):
+            made.softmax_param.axis = param.infogain_loss_param.axis
+        return made
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         source = self.param.infogain_loss_param.source

@@ -7,7 +7,9 @@ from math import prod
 
 import numpy as np
 
+from .. import schema
 from ..backend.blob import Blob
+from ..schema.proto import LayerParameter
 from .base import Loss, register_layer
 from .labels import BATCH_SIZE, ignore_label, normalization_mode, normalizer
 
@@ -18,6 +20,10 @@ class SigmoidCrossEntropyLoss(Loss):
 
     The normaliser is the batch size unless loss_param says otherwise.
     """
+
+    @classmethod
+    def prediction(cls, param: LayerParameter) -> LayerParameter:
+        return schema.LayerParameter(type="Sigmoid")
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().reshape(bottom, top)

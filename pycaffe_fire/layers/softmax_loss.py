@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .. import schema
 from ..backend.blob import Blob
+from ..schema.proto import LayerParameter
 from .base import Loss, register_layer
 from .labels import Labels, ignore_label, normalization_mode, normalizer
 
@@ -23,6 +25,13 @@ class SoftmaxWithLoss(Loss):
     param_field = "softmax_param"
     compares_labels = True
     tops = (1, 2)
+
+    @classmethod
+    def prediction(cls, param: LayerParameter) -> LayerParameter:
+        made = schema.LayerParameter(type="Softmax")
+        if param.HasField("softmax_param"):
+            made.softmax_param.CopyFrom(param.softmax_param)
+        return made
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().setup(bottom, top)

@@ -50,7 +50,7 @@ class JsonLog:
         record = self._record(event)
         if record is not None:
             stamped = {"event": type(event).__name__.lower(), "time": time.time(), **record}
-            self._file.write(json.dumps(_plain(stamped), allow_nan=False).encode() + b"\n")
+            self._file.write(json.dumps(plain(stamped), allow_nan=False).encode() + b"\n")
 
     def close(self) -> None:
         self._file.close()
@@ -74,7 +74,7 @@ class JsonLog:
                     "iteration": event.iteration,
                     "net": event.net,
                     "loss": event.loss,
-                    "outputs": _outputs(event.outputs),
+                    "outputs": output_values(event.outputs),
                 }
             case Profiled():
                 return asdict(event)
@@ -91,7 +91,7 @@ class JsonLog:
             "loss": float(event.loss),
             "rate": event.rate,
             "images_per_second": self._speed.take(),
-            "outputs": _outputs(event.outputs),
+            "outputs": output_values(event.outputs),
         }
 
 
@@ -117,7 +117,7 @@ def _start(event: Started) -> dict[str, Any]:
     }
 
 
-def _outputs(outputs: list[Output]) -> dict[str, float]:
+def output_values(outputs: list[Output]) -> dict[str, float]:
     """By name; where a blob has several numbers, the others are called name[1], name[2], ..."""
     found: dict[str, float] = {}
     counts: dict[str, int] = {}
@@ -128,12 +128,12 @@ def _outputs(outputs: list[Output]) -> dict[str, float]:
     return found
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """What JSON can say: NaN and infinity are null."""
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: plain(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     if isinstance(value, (bool, int, str)) or value is None:
         return value
     number = float(value)

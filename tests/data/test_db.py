@@ -178,7 +178,7 @@ def test_a_survey_outlives_the_reading_process(
     (path / "data.mdb").write_bytes(content)
     problems = check(str(path)).problems
     assert len(problems) == 20 and str(path) in problems[0]
-    monkeypatch.setattr(survey, "_check", die)
+    monkeypatch.setattr(survey, "check_here", die)
     with pytest.raises(DataError, match="so damaged that it ended the process that read it"):
         check(str(path))
 

@@ -1,0 +1,116 @@
+"""Which classes a net takes for which: counted batch by batch, as its Accuracy layers do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..backend.tensor import on_host
+from ..errors import NetError
+from ..layers import Layer
+from ..layers.labels import Labels
+from ..layers.split import Split
+from ..net import Net
+
+
+@dataclass
+class Confusion:
+    """`counts[label, prediction]` of the scores that one layer compares with labels."""
+
+    layer: str
+    counts: NDArray[np.int64]
+
+    @property
+    def samples(self) -> int:
+        return int(self.counts.sum())
+
+    @property
+    def accuracy(self) -> float:
+        return float(np.trace(self.counts) / max(1, self.samples))
+
+    def class_accuracies(self) -> list[float | None]:
+        """The share of each class that was recognized; None for a class without samples."""
+        return [
+            float(row[label] / row.sum()) if row.sum() else None
+            for label, row in enumerate(self.counts)
+        ]
+
+    def worst(self, most: int) -> list[tuple[int, int, int]]:
+        """The most frequent mistakes as (count, label, prediction)."""
+        wrong = self.counts - np.diag(np.diag(self.counts))
+        order = np.argsort(-wrong, axis=None, kind="stable")[:most]
+        pairs = (divmod(int(i), len(wrong)) for i in order)
+        return [(int(wrong[a, b]), a, b) for a, b in pairs if wrong[a, b]]
+
+    def record(self) -> dict[str, Any]:
+        """What JSON holds of it."""
+        return {
+            "layer": self.layer,
+            "samples": self.samples,
+            "accuracy": self.accuracy,
+            "class_accuracy": self.class_accuracies(),
+            "confusion": self.counts.tolist(),
+        }
+
+
+class ConfusionCounter:
+    """Counts after every forward pass. A net's Accuracy layers say what to compare; where it has
+    none, its losses with labels. Layers that compare the same blobs count once."""
+
+    def __init__(self, net: Net) -> None:
+        self._net = net
+        comparing = [i for i, layer in enumerate(net.layers) if _labels(layer) is not None]
+        scoring = [i for i in comparing if net.layers[i].family == "score"]
+        self._found: dict[int, Confusion] = {}
+        seen: set[tuple[int, ...]] = set()
+        for index in scoring or comparing:
+            source = tuple(self._origin(index, bottom) for bottom in (0, 1))
+            about = _labels(net.layers[index])
+            if about is not None and source not in seen:
+                seen.add(source)
+                counts = np.zeros((about.classes, about.classes), np.int64)
+                self._found[index] = Confusion(net.layers[index].name, counts)
+        if not self._found:
+            raise NetError(
+                f"{net.source or 'the net'}: no layer of phase TEST compares scores with labels; "
+                "add an Accuracy layer"
+            )
+
+    def _origin(self, index: int, bottom: int) -> int:
+        """The number of the blob before it was split for several readers."""
+        name = self._net.bottoms[index][bottom].name
+        for number, layer in enumerate(self._net.layers):
+            if isinstance(layer, Split) and name in layer.param.top:
+                return self._origin(number, 0)
+        return list(self._net.blobs).index(name)
+
+    def count(self) -> None:
+        """Add the batch that the net has just run."""
+        for index, found in self._found.items():
+            about = _labels(self._net.layers[index])
+            assert about is not None
+            labels, valid = (on_host(array) for array in about.read())
+            given = on_host(self._net.bottoms[index][0].data)
+            scores = given.reshape(about.outer, about.classes, about.inner).transpose(0, 2, 1)
+            predictions = _predictions(scores.copy(), labels)
+            np.add.at(found.counts, (labels[valid], predictions[valid]), 1)
+
+    def results(self) -> list[Confusion]:
+        return list(self._found.values())
+
+
+def _labels(layer: Layer) -> Labels | None:
+    found = getattr(layer, "labels", None)
+    return found if layer.compares_labels and isinstance(found, Labels) else None
+
+
+def _predictions(scores: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The best class on the last axis; a tie with the label counts against it, as in Accuracy."""
+    at = labels[..., None]
+    own = np.take_along_axis(scores, at, axis=-1)[..., 0]
+    np.put_along_axis(scores, at, -np.inf, axis=-1)
+    best: NDArray[np.int64] = np.where(scores.max(axis=-1) >= own, scores.argmax(axis=-1), labels)
+    return best
