@@ -379,7 +379,8 @@ class Backend(ABC):
     def pooling(
         self, x: Blob, y: Blob, method: str, window: Window, mask: bool = False
     ) -> PoolingPlan:
-        """MAX or AVE over 2 spatial axes, with Caffe's clipped windows; `mask` asks for one."""
+        """MAX or AVE over 2 spatial axes, with Caffe's clipped windows; AVE_INSIDE divides by the
+        cells that are no padding. `mask` asks for one."""
 
     @abstractmethod
     def lrn(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .. import schema
 from ..backend.base import NormPlan
 from ..backend.blob import Blob
-from ..schema.proto import LayerParameter
+from ..schema.proto import BatchNormParameter, LayerParameter
 from .base import Neuron, is_train, register_layer
-
-FORKS = {"scale_bias": "NVIDIA", "relu": "Intel"}  # fields that would change the output
 
 
 @register_layer("BatchNorm")
@@ -19,7 +18,9 @@ class BatchNorm(Neuron):
     """top = (x - mean) / sqrt(variance + eps), per channel.
 
     The blobs hold sums of means and variances that fade by moving_average_fraction, and the sum
-    of the weights to divide them by; they are no parameters to learn.
+    of the weights to divide them by; they are no parameters to learn. With scale_bias (NVIDIA) or
+    use_weight_bias (Intel) two more are: top is multiplied by the first and the second is added.
+    With stats_batch_size (Intel) each run of that many samples has statistics of its own.
     """
 
     averages = (0, 1, 2)
@@ -33,25 +34,30 @@ class BatchNorm(Neuron):
         scale = follower.scale_param
         return bool(scale.axis == 1 and scale.num_axes == 1)  # one factor per channel
 
+    @classmethod
+    def can_lead(cls, param: LayerParameter) -> bool:
+        norm = param.batch_norm_param
+        return not (_has_own_scale(norm) or norm.stats_batch_size)
+
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.batch_norm_param
-        for field, fork in FORKS.items():
-            if getattr(param, field):
-                self.fail(
-                    f"{field} is {fork} Caffe's; put a Scale (with bias_term) or ReLU layer "
-                    f"after it instead"
-                )
         self._use_global = not is_train(self.phase)
         if param.HasField("use_global_stats"):
             self._use_global = param.use_global_stats
         channels = 1 if len(bottom[0].shape) == 1 else bottom[0].shape[1]
         for shape in ((channels,), (channels,), (1,)):
             self.add_param(shape, schema.FillerParameter())
-        for i in range(len(self.blobs)):
+        for i in self.averages:
             if i == len(self.param.param):
                 self.param.param.add(lr_mult=0)
             elif self.param.param[i].lr_mult != 0:
                 self.fail("its statistics are not learned: remove its param entries")
+        if _has_own_scale(param):
+            first = param.scale_filler if param.HasField("scale_filler") else param.filler
+            one = schema.FillerParameter(value=1)
+            self.add_param((channels,), first if first.ListFields() else one)
+            if param.bias_term:
+                self.add_param((channels,), param.bias_filler)
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().reshape(bottom, top)
@@ -60,35 +66,56 @@ class BatchNorm(Neuron):
             self.fail(f"has statistics of {channels} channels, got a bottom {list(shape)}")
         if top[0] is not bottom[0]:
             top[0].lay_out(bottom[0].value.layout)
-        self._plans: dict[bool, NormPlan] = {}
+        self._runs = self._make_runs(bottom[0], top[0])
+        self._plans: dict[bool, list[NormPlan]] = {}
+
+    def _make_runs(self, x: Blob, y: Blob) -> list[Run]:
+        """The batch, or its runs of stats_batch_size samples."""
+        size = self.param.batch_norm_param.stats_batch_size
+        if not size or self._use_global or x.num <= size:
+            return [Run(x, y)]
+        if x.num % size:
+            self.fail(f"stats_batch_size {size} must divide the batch of {x.num}")
+        shape = (size, *x.shape[1:])
+        return [
+            Run(*(Blob(self.backend, shape, blob.name) for blob in (x, y)), (x, y), start)
+            for start in range(0, x.num, size)
+        ]
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        plan = self._run(bottom, top)
-        if not self._use_global:
-            samples = bottom[0].count // max(self.blobs[0].count, 1)
-            self._remember(plan.mean.array, plan.variance.array, samples)
+        for run, plan in zip(self._runs, self._run(bottom, top), strict=True):
+            if not self._use_global:
+                samples = run.x.count // max(self.blobs[0].count, 1)
+                self._remember(plan.mean.array, plan.variance.array, samples)
 
     def separate(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        self._plans[True].restore()
+        for plan in self._plans[True]:
+            plan.restore()
         self.leads = False
         self._run(bottom, top)
 
-    def _run(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> NormPlan:
-        plan = self._plan_for(bottom, top)
-        if self._use_global:
-            plan.mean.array[...], plan.variance.array[...] = self._averages()
-        plan.forward()
-        return plan
+    def _run(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> list[NormPlan]:
+        plans = self._plans_for()
+        for run, plan in zip(self._runs, plans, strict=True):
+            if self._use_global:
+                plan.mean.array[...], plan.variance.array[...] = self._averages()
+            run.take_data()
+            plan.forward()
+            run.give_data()
+        return plans
 
-    def _plan_for(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> NormPlan:
-        """The plan with or without the work of the layers after it; made when first needed,
-        because their weights come into being after this layer was reshaped."""
+    def _plans_for(self) -> list[NormPlan]:
+        """Plans with or without the work of the layers after it; made when first needed, because
+        their weights come into being after this layer was reshaped."""
         if self.leads not in self._plans:
-            scale, shift = self._fused() if self.leads else (None, None)
-            self._plans[self.leads] = self.backend.batch_norm(
-                bottom[0], top[0], scale, shift, self.param.batch_norm_param.eps,
-                self._use_global, self.leads and self.fused_relu is not None,
-            )  # fmt: skip
+            scale, shift = self._fused() if self.leads else (*self.blobs[3:], None, None)[:2]
+            self._plans[self.leads] = [
+                self.backend.batch_norm(
+                    run.x, run.y, scale, shift, self.param.batch_norm_param.eps,
+                    self._use_global, self.leads and self.fused_relu is not None,
+                )
+                for run in self._runs
+            ]  # fmt: skip
         return self._plans[self.leads]
 
     def _fused(self) -> tuple[Blob | None, Blob | None]:
@@ -98,7 +125,7 @@ class BatchNorm(Neuron):
         return (*self.followers[0].blobs, None)[0], (*self.followers[0].blobs, None)[1]
 
     def _averages(self) -> tuple[Any, Any]:
-        total, variances, weight = (blob.data for blob in self.blobs)
+        total, variances, weight = (blob.data for blob in self.blobs[:3])
         factor = self.xp.where(weight == 0, 0, 1 / self.xp.where(weight == 0, 1, weight))
         return total * factor, variances * factor
 
@@ -112,8 +139,48 @@ class BatchNorm(Neuron):
     def backward(
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
     ) -> None:
-        learns = [False, False]
+        learns = [*self.param_propagate_down[3:], False, False][:2]
         if self.leads and self.followers and self.followers[0].type == "Scale":
             learns = [*self.followers[0].param_propagate_down, False][:2]
         if propagate_down[0] or any(learns):
-            self._plans[self.leads].backward(propagate_down[0], *learns)
+            for run, plan in zip(self._runs, self._plans[self.leads], strict=True):
+                run.take_diff()
+                plan.backward(propagate_down[0], *learns)
+                if propagate_down[0]:
+                    run.give_diff()
+
+
+@dataclass
+class Run:
+    """Samples that are normalised together: the whole batch, or copies of a part of it."""
+
+    x: Blob
+    y: Blob
+    whole: tuple[Blob, Blob] | None = None
+    start: int = 0
+
+    @property
+    def _part(self) -> slice:
+        return slice(self.start, self.start + self.x.num)
+
+    def take_data(self) -> None:
+        if self.whole:
+            self.x.data[...] = self.whole[0].data[self._part]
+
+    def give_data(self) -> None:
+        if self.whole:
+            self.whole[1].data[self._part] = self.y.data
+
+    def take_diff(self) -> None:
+        if self.whole:
+            self.y.diff[...] = self.whole[1].diff[self._part]
+
+    def give_diff(self) -> None:
+        if self.whole:
+            self.whole[0].diff[self._part] = self.x.diff
+
+
+def _has_own_scale(param: BatchNormParameter) -> bool:
+    """Intel's default is true, but only files that say so have the blobs."""
+    given = param.HasField("use_weight_bias") and param.use_weight_bias
+    return bool(param.scale_bias or given)

@@ -17,7 +17,7 @@ from .description import Storage, window_text
 POINT = Window((1,), (1,), (0,), (1,))  # the window of a bottom without spatial axes
 
 
-@register_layer("Convolution", "DepthwiseConvolution")
+@register_layer("Convolution", "DepthwiseConvolution", "ConvolutionDepthwise")
 class Convolution(Layer):
     """top = bottom * weights + bias; several bottoms share the weights."""
 

@@ -91,6 +91,11 @@ class Description:
         return follower.type != "ReLU" or bool(follower.relu_param.negative_slope >= 0)
 
     @classmethod
+    def can_lead(cls, param: LayerParameter) -> bool:
+        """Do its ops do the work of layers after it, with these parameters?"""
+        return True
+
+    @classmethod
     def coordinates(cls, param: LayerParameter, bottom: int = 0) -> CoordMap:
         """Where a pixel of a bottom lies in the tops; raises UndefinedMapException if nowhere."""
         if cls.pixelwise:

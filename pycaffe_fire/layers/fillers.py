@@ -75,8 +75,8 @@ def xavier(shape: tuple[int, ...], param: Any, key: int) -> Floats:
 
 @FILLERS.register("msra")
 def msra(shape: tuple[int, ...], param: Any, key: int) -> Floats:
-    """Normal with variance 2/n (He et al.)."""
-    std = sqrt(2.0 / _fan(shape, param.variance_norm))
+    """Normal with variance 2 / ((1 + alpha^2) n) for PReLUs that start at alpha (He et al.)."""
+    std = sqrt(2.0 / _fan(shape, param.variance_norm) / (1 + param.alpha**2))
     values = normal(key, 0, 0, prod(shape))
     values *= np.float32(std)
     return values

@@ -18,8 +18,8 @@ from .stochastic_pooling import StochasticPooling
 class Pooling(Layer):
     """Output sizes round up unless round_mode says FLOOR; a second top of MAX holds the winners.
 
-    Where the stride exceeds the kernel, the last window can lie beyond the bottom; its maximum is
-    the lowest number there is, as in Caffe.
+    AVE counts padding unless avg_include_pad says no. Where the stride exceeds the kernel, the last
+    window can lie beyond the bottom; its maximum is the lowest number there is, as in Caffe.
     """
 
     storage = Storage.ROUNDED
@@ -95,7 +95,8 @@ class Pooling(Layer):
     def _pooling(self, x: Blob, y: Blob, window: Window, mask: bool) -> PoolingPlan:
         if self._method == "STOCHASTIC":
             return StochasticPooling(self, x, y, window)
-        return self.backend.pooling(x, y, self._method, window, mask)
+        inside = self._method == "AVE" and not self.param.pooling_param.avg_include_pad
+        return self.backend.pooling(x, y, "AVE_INSIDE" if inside else self._method, window, mask)
 
     def _window(self, shape: tuple[int, ...]) -> Window:
         if self.param.pooling_param.global_pooling:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ TINY = np.finfo(np.float32).tiny
 class SoftmaxWithLoss(Loss):
     """loss = -sum of log softmax(x)[label] / normaliser; a second top holds the softmax.
 
+    With weight_by_label_freqs, a sample's loss is multiplied by the class_weighting of its label.
     With loss_param.label_smoothing = e, labels are (1 - e) of one class and e / K of each of all K.
     """
 
@@ -42,11 +44,26 @@ class SoftmaxWithLoss(Loss):
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().reshape(bottom, top)
         self._axis = self.axis(bottom[0], self.param.softmax_param.axis, "softmax_param.axis")
+        self._weights = self._class_weights(bottom[0].shape[self._axis])
         ignore = ignore_label(self.param.loss_param)
         self.labels = Labels(self, bottom[0], bottom[1], self._axis, ignore=ignore)
         self._mode = normalization_mode(self.param.loss_param)
         if len(top) > 1:
             top[1].reshape_like(bottom[0])
+
+    def _class_weights(self, classes: int) -> Any:
+        """One factor per class, or None."""
+        param = self.param.loss_param
+        if not param.weight_by_label_freqs:
+            if param.class_weighting:
+                self.fail("class_weighting goes with weight_by_label_freqs: true")
+            return None
+        if len(param.class_weighting) != classes:
+            self.fail(
+                f"weight_by_label_freqs needs one class_weighting for each of the {classes} "
+                f"classes, got {len(param.class_weighting)}"
+            )
+        return self.xp.asarray(list(param.class_weighting), self.backend.dtype)
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         xp, read = self.xp, self.labels
@@ -58,6 +75,8 @@ class SoftmaxWithLoss(Loss):
         if self._smoothing:
             others = -xp.log(xp.maximum(prob, TINY)).mean(axis=1)
             losses = (1 - self._smoothing) * losses + self._smoothing * others
+        if self._weights is not None:
+            losses = losses * self._weights[self._classes]
         self._normalizer = normalizer(
             self._mode, read.outer, read.inner, self._valid.sum(),
             self.param.loss_param.pre_fixed_normalizer,
@@ -80,5 +99,7 @@ class SoftmaxWithLoss(Loss):
         if self._smoothing:
             grad -= self._smoothing / read.classes
         scale = top[0].diff / self._normalizer
+        if self._weights is not None:
+            scale = scale * self._weights[self._classes]
         grad *= xp.where(self._valid, scale, 0).astype(grad.dtype)[:, None, :]
         bottom[0].diff[...] = grad.reshape(bottom[0].shape)

@@ -140,7 +140,7 @@ def fusions(net: NetParameter, leading: dict[str, type[Layer]]) -> dict[int, tup
             continue
         for name in layer.top:
             leader_of.pop(name, None)
-        if layer.type in leading and len(layer.top) == 1:
+        if layer.type in leading and len(layer.top) == 1 and leading[layer.type].can_lead(layer):
             leader_of[layer.top[0]] = i
     return groups
 

@@ -121,6 +121,7 @@ class FillerParameter(Message):
     sparse: int
     variance_norm: int
     scale: float
+    alpha: float
     def __init__(
         self,
         *,
@@ -133,6 +134,7 @@ class FillerParameter(Message):
         sparse: int | None = ...,
         variance_norm: int | str | None = ...,
         scale: float | None = ...,
+        alpha: float | None = ...,
     ) -> None: ...
 
 class NetParameter(Message):
@@ -625,6 +627,14 @@ class LayerParameter(Message):
     def upsample_param(self) -> UpsampleParameter: ...
     @property
     def unpooling_param(self) -> UnpoolingParameter: ...
+    @property
+    def flip_param(self) -> FlipParameter: ...
+    @property
+    def lstm_param(self) -> LSTMParameter: ...
+    @property
+    def proposal_param(self) -> ProposalParameter: ...
+    @property
+    def warp_ctc_param(self) -> WarpCTCParameter: ...
     def __init__(
         self,
         *,
@@ -725,6 +735,10 @@ class LayerParameter(Message):
         shuffle_channel_param: ShuffleChannelParameter | Mapping[str, Any] | None = ...,
         upsample_param: UpsampleParameter | Mapping[str, Any] | None = ...,
         unpooling_param: UnpoolingParameter | Mapping[str, Any] | None = ...,
+        flip_param: FlipParameter | Mapping[str, Any] | None = ...,
+        lstm_param: LSTMParameter | Mapping[str, Any] | None = ...,
+        proposal_param: ProposalParameter | Mapping[str, Any] | None = ...,
+        warp_ctc_param: WarpCTCParameter | Mapping[str, Any] | None = ...,
     ) -> None: ...
 
 class TransformationParameter(Message):
@@ -828,6 +842,9 @@ class LossParameter(Message):
     normalize: bool
     label_smoothing: float
     pre_fixed_normalizer: float
+    weight_by_label_freqs: bool
+    @property
+    def class_weighting(self) -> Scalars[float]: ...
     def __init__(
         self,
         *,
@@ -836,6 +853,8 @@ class LossParameter(Message):
         normalize: bool | None = ...,
         label_smoothing: float | None = ...,
         pre_fixed_normalizer: float | None = ...,
+        weight_by_label_freqs: bool | None = ...,
+        class_weighting: Iterable[float] | None = ...,
     ) -> None: ...
 
 class AccuracyParameter(Message):
@@ -998,6 +1017,12 @@ class ConvolutionParameter(Message):
     @property
     def coeff(self) -> Scalars[float]: ...
     fusion_type: int
+    @property
+    def hole(self) -> Scalars[int]: ...
+    hole_h: int
+    hole_w: int
+    @property
+    def filter_stride(self) -> Scalars[int]: ...
     def __init__(
         self,
         *,
@@ -1026,6 +1051,10 @@ class ConvolutionParameter(Message):
         conv_algorithm: str | None = ...,
         coeff: Iterable[float] | None = ...,
         fusion_type: int | str | None = ...,
+        hole: Iterable[int] | None = ...,
+        hole_h: int | None = ...,
+        hole_w: int | None = ...,
+        filter_stride: Iterable[int] | None = ...,
     ) -> None: ...
 
 class CropParameter(Message):
@@ -1089,12 +1118,16 @@ class DropoutParameter(Message):
     dropout_ratio: float
     engine: int
     random_seed: int
+    scale_train: bool
+    sample_weights_test: bool
     def __init__(
         self,
         *,
         dropout_ratio: float | None = ...,
         engine: int | str | None = ...,
         random_seed: int | None = ...,
+        scale_train: bool | None = ...,
+        sample_weights_test: bool | None = ...,
     ) -> None: ...
 
 class DummyDataParameter(Message):
@@ -1225,6 +1258,10 @@ class HingeLossParameter(Message):
     ) -> None: ...
 
 class ImageDataParameter(Message):
+    LabelType: EnumTypeWrapper
+    NONE: int
+    IMAGE: int
+    PIXEL: int
     source: str
     batch_size: int
     rand_skip: int
@@ -1244,6 +1281,7 @@ class ImageDataParameter(Message):
     dataset_share_per_node: float
     min_height: int
     min_width: int
+    label_type: int
     def __init__(
         self,
         *,
@@ -1266,6 +1304,7 @@ class ImageDataParameter(Message):
         dataset_share_per_node: float | None = ...,
         min_height: int | None = ...,
         min_width: int | None = ...,
+        label_type: int | str | None = ...,
     ) -> None: ...
 
 class InfogainLossParameter(Message):
@@ -1428,6 +1467,7 @@ class PoolingParameter(Message):
     def stride_3d(self) -> Scalars[int]: ...
     avg_include_pad: bool
     axis: int
+    ceil_mode: bool
     def __init__(
         self,
         *,
@@ -1450,6 +1490,7 @@ class PoolingParameter(Message):
         stride_3d: Iterable[int] | None = ...,
         avg_include_pad: bool | None = ...,
         axis: int | None = ...,
+        ceil_mode: bool | None = ...,
     ) -> None: ...
 
 class PowerParameter(Message):
@@ -1746,6 +1787,7 @@ class V1LayerParameter(Message):
     TANH: int
     WINDOW_DATA: int
     THRESHOLD: int
+    CROP: int
     DimCheckMode: EnumTypeWrapper
     STRICT: int
     PERMISSIVE: int
@@ -1833,6 +1875,8 @@ class V1LayerParameter(Message):
     def loss_param(self) -> LossParameter: ...
     @property
     def layer(self) -> V0LayerParameter: ...
+    @property
+    def crop_param(self) -> CropParameter: ...
     def __init__(
         self,
         *,
@@ -1879,6 +1923,7 @@ class V1LayerParameter(Message):
         transform_param: TransformationParameter | Mapping[str, Any] | None = ...,
         loss_param: LossParameter | Mapping[str, Any] | None = ...,
         layer: V0LayerParameter | Mapping[str, Any] | None = ...,
+        crop_param: CropParameter | Mapping[str, Any] | None = ...,
     ) -> None: ...
 
 class V0LayerParameter(Message):
@@ -2321,6 +2366,8 @@ class DetectionOutputParameter(Message):
     visualize: bool
     visualize_threshold: float
     save_file: str
+    objectness_score: float
+    clip: bool
     def __init__(
         self,
         *,
@@ -2336,6 +2383,8 @@ class DetectionOutputParameter(Message):
         visualize: bool | None = ...,
         visualize_threshold: float | None = ...,
         save_file: str | None = ...,
+        objectness_score: float | None = ...,
+        clip: bool | None = ...,
     ) -> None: ...
 
 class MultiBoxLossParameter(Message):
@@ -3100,6 +3149,66 @@ class UpsampleParameter(Message):
         upsample_w: int | None = ...,
     ) -> None: ...
 
+class FlipParameter(Message):
+    flip_width: bool
+    flip_height: bool
+    def __init__(
+        self,
+        *,
+        flip_width: bool | None = ...,
+        flip_height: bool | None = ...,
+    ) -> None: ...
+
+class LSTMParameter(Message):
+    num_output: int
+    clipping_threshold: float
+    @property
+    def weight_filler(self) -> FillerParameter: ...
+    @property
+    def bias_filler(self) -> FillerParameter: ...
+    batch_size: int
+    def __init__(
+        self,
+        *,
+        num_output: int | None = ...,
+        clipping_threshold: float | None = ...,
+        weight_filler: FillerParameter | Mapping[str, Any] | None = ...,
+        bias_filler: FillerParameter | Mapping[str, Any] | None = ...,
+        batch_size: int | None = ...,
+    ) -> None: ...
+
+class ProposalParameter(Message):
+    feat_stride: int
+    base_size: int
+    min_size: int
+    @property
+    def ratio(self) -> Scalars[float]: ...
+    @property
+    def scale(self) -> Scalars[float]: ...
+    pre_nms_topn: int
+    post_nms_topn: int
+    nms_thresh: float
+    def __init__(
+        self,
+        *,
+        feat_stride: int | None = ...,
+        base_size: int | None = ...,
+        min_size: int | None = ...,
+        ratio: Iterable[float] | None = ...,
+        scale: Iterable[float] | None = ...,
+        pre_nms_topn: int | None = ...,
+        post_nms_topn: int | None = ...,
+        nms_thresh: float | None = ...,
+    ) -> None: ...
+
+class WarpCTCParameter(Message):
+    blank_label: int
+    def __init__(
+        self,
+        *,
+        blank_label: int | None = ...,
+    ) -> None: ...
+
 __all__ = [
     "AccuracyParameter",
     "AnnotatedDataParameter",
@@ -3149,6 +3258,7 @@ __all__ = [
     "FLOAT16",
     "FillerParameter",
     "FlattenParameter",
+    "FlipParameter",
     "HDF5DataParameter",
     "HDF5OutputParameter",
     "HingeLossParameter",
@@ -3159,6 +3269,7 @@ __all__ = [
     "InputParameter",
     "InterpParameter",
     "LRNParameter",
+    "LSTMParameter",
     "LabelMap",
     "LabelMapItem",
     "LayerParameter",
@@ -3193,6 +3304,7 @@ __all__ = [
     "PoolingParameter",
     "PowerParameter",
     "PriorBoxParameter",
+    "ProposalParameter",
     "PythonParameter",
     "QuantizationParameter",
     "ROIPoolingParameter",
@@ -3236,5 +3348,6 @@ __all__ = [
     "V0LayerParameter",
     "V1LayerParameter",
     "VideoDataParameter",
+    "WarpCTCParameter",
     "WindowDataParameter",
 ]

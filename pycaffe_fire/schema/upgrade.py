@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable
 
 from ..errors import PrototxtError
+from .dialects import translate
 from .messages import ENUMS, fields_of
 from .proto import LayerParameter, NetParameter, SolverParameter, V1LayerParameter
 from .upgrade_v0 import upgrade_v0_net
@@ -53,6 +54,7 @@ _TYPE_NAMES = {
     "TANH": "TanH",
     "THRESHOLD": "Threshold",
     "WINDOW_DATA": "WindowData",
+    "CROP": "Crop",
 }
 # V1LayerParameter.LayerType numbers to type strings.
 V1_TYPES = {
@@ -78,7 +80,8 @@ _V1_SPECIAL = ("type", "layer", "param", "blob_share_mode", "blobs_lr", "weight_
 
 
 def upgrade_net(net: NetParameter, where: str = "<net>") -> NetParameter:
-    """The net in the newest form: V0 and V1 layers, transforms, inputs, batch-norm parameters."""
+    """The net in the newest form: V0 and V1 layers, transforms, inputs, batch-norm parameters, and
+    what other Caffes write otherwise."""
     if any(layer.HasField("layer") for layer in net.layers):
         net = upgrade_v0_net(net, where)
     for old in net.layers:
@@ -91,6 +94,7 @@ def upgrade_net(net: NetParameter, where: str = "<net>") -> NetParameter:
         if layer.type == "BatchNorm" and len(layer.param) == 3:
             _freeze(layer)
         _warn_of_ignored_transforms(layer, where)
+    translate(net, where)
     return net
 
 

@@ -44,6 +44,7 @@ from .rates import Plateau, learning_rate, tell_step
 from .recurrent_state import RecurrentState
 from .replay import Replay
 from .rules import RULES
+from .schedules import weight_decay
 from .snapshots import Carried, Snapshots
 from .timing import Stopwatch
 
@@ -341,6 +342,9 @@ class Solver:
         `squares` is the sum of squared gradients, if it is known already.
         """
         p = self.param
+        if p.disabled_update:
+            self.leaves.finish()
+            return
         parameters, gradients = self.net.parameters, self.leaves.gradients
         parameters.sync_weights()
         scale = 1.0 / self.leaves.count
@@ -360,7 +364,7 @@ class Solver:
         flat = parameters.weights, gradients, self.history, self.lr
         rates = self._local_rates(*flat, scale, self.iter) if self._local_rates else None
         self.update_step(
-            *flat, p.weight_decay, p.regularization_type == "L1", scale,
+            *flat, weight_decay(p, self.iter), p.regularization_type == "L1", scale,
             self.rule.numbers(self.iter), rates,
         )  # fmt: skip
         parameters.updated()

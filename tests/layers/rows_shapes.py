@@ -503,6 +503,13 @@ ROWS = [
         ),
     ),
     Case(
+        "depthwise by its other name",
+        "ConvolutionDepthwise",
+        "convolution_param { num_output: 3 group: 3 kernel_size: 3 }",
+        weights=2,
+        top_shapes=((2, 3, 2, 3),),
+    ),
+    Case(
         "depthwise",
         "DepthwiseConvolution",
         "convolution_param { num_output: 3 group: 3 kernel_size: 3 pad: 1 }",

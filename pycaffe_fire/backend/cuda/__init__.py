@@ -298,7 +298,7 @@ class CudaBackend(NumPyBackend):
     def pooling(
         self, x: Blob, y: Blob, method: str, window: Window, mask: bool = False
     ) -> PoolingPlan:
-        if not Pooling.supports(x, window):
+        if not Pooling.supports(x, method, window):
             return super().pooling(x, y, method, window, mask)
         return Pooling(self, x, y, method, window)
 

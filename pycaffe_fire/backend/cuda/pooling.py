@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 class Pooling(PoolingPlan):
     @staticmethod
-    def supports(x: Blob, window: Window) -> bool:
-        return 1 <= len(window.kernel) <= AXES and 0 not in x.shape
+    def supports(x: Blob, method: str, window: Window) -> bool:
+        return method != "AVE_INSIDE" and 1 <= len(window.kernel) <= AXES and 0 not in x.shape
 
     def __init__(self, backend: CudaBackend, x: Blob, y: Blob, method: str, window: Window) -> None:
         self.kernels, self.x, self.y, self.method = backend.kernels, x, y, method

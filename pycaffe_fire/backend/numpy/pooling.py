@@ -32,7 +32,9 @@ class Pooling(PoolingPlan):
         self._axes = len(window.kernel)
         into, out = x.shape[-self._axes :], y.shape[-self._axes :]
         self._shifts = shifts(into, out, window)
-        self._divisors = self.xp.asarray(divisors(into, out, window).astype(backend.dtype))
+        self._divisors = self.xp.asarray(
+            divisors(into, out, window, method == "AVE_INSIDE").astype(backend.dtype)
+        )
         self._winner: Array = self.xp.full(y.shape if method == "MAX" else (), NOWHERE, "int32")
         if lay_out:
             y.lay_out(backend.plain_layout(y.shape))
@@ -59,7 +61,7 @@ class Pooling(PoolingPlan):
 
     def backward(self) -> None:
         dx, dy = self.x.diff, self.y.diff
-        if self.method == "AVE":
+        if self.method != "MAX":
             dy = dy / self._divisors
         dx[...] = 0
         for cell, (outputs, inputs) in enumerate(self._shifts):

@@ -40,13 +40,13 @@ class Pooling(PoolingPlan):
         own_backward: bool = True,
     ) -> None:  # fmt: skip
         self.backend, self.library, self.x, self.y = backend, backend.library, x, y
-        self.window = window
+        self.method, self.window = method, window
         area = int(np.prod(window.kernel))
         counts = divisors(x.shape[2:], y.shape[2:], window)
         self._correction: OneDNNTensor | None = None
         if method == "MAX":
             self._algorithm = POOL_MAX
-        elif not any(window.pad):
+        elif method == "AVE_INSIDE" or not any(window.pad):
             self._algorithm = POOL_AVE_EXCLUDE
         else:
             self._algorithm = POOL_AVE_INCLUDE
@@ -159,7 +159,7 @@ class Pooling(PoolingPlan):
         )  # fmt: skip
         if library.is_reference(made) and self._algorithm != POOL_MAX:
             library.destroy("primitive_desc", made)
-            shifted = Shifted(self.backend, self.x, self.y, "AVE", self.window, lay_out=False)
+            shifted = Shifted(self.backend, self.x, self.y, self.method, self.window, lay_out=False)
             return Lowered(shifted.backward)
         program = Program(self.backend)
         dy: Any = self.y.gradient

@@ -8,6 +8,7 @@ from ...backend.base import Formula
 from ...errors import SolverError
 from ...registry import Registry
 from ...schema.proto import SolverParameter
+from ..schedules import check_schedules
 
 __all__ = ["RULES", "Formula", "Rule"]
 
@@ -34,6 +35,7 @@ class Rule:
     formula: Formula
     slots: ClassVar[int] = 1
     has_momentum: ClassVar[bool] = False  # is the first slot a running mean of gradients?
+    has_momentum_policy: ClassVar[bool] = False  # may its momentum change while training?
     can_decouple: ClassVar[bool] = False  # does it know the setting decoupled_decay?
 
     def __init__(self, param: SolverParameter) -> None:
@@ -43,6 +45,7 @@ class Rule:
             raise SolverError(
                 f'decoupled_decay is an option of solver type {able}; "{param.type}" has none'
             )
+        check_schedules(param, self.has_momentum_policy)
         self.check()
 
     def check(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...backend.tensor import Array
+from ..schedules import momentum
 from .base import RULES, Formula, Rule
 
 
@@ -20,7 +21,7 @@ class Nesterov(Rule):
     """Momentum with a look ahead."""
 
     formula = Formula(nesterov, kernel="nesterov")
-    has_momentum = True
+    has_momentum = has_momentum_policy = True
 
     def numbers(self, iteration: int) -> tuple[float, ...]:
-        return (self.param.momentum,)
+        return (momentum(self.param, iteration),)
