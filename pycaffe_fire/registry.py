@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
+_ENDING = "_param"
+
 
 def did_you_mean(name: str, known: list[str]) -> str:
     """A hint to append to an error: ' (did you mean "X"?)', or nothing."""
-    by_lower = {k.lower(): k for k in known}
-    close = difflib.get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
-    return f' (did you mean "{by_lower[close[0]]}"?)' if close else ""
+    close = near_names(name, known, 1)
+    return f' (did you mean "{close[0]}"?)' if close else ""
+
+
+def near_names(name: str, known: Iterable[str], most: int) -> list[str]:
+    """Names that one may have meant, the nearest first.
+
+    An ending that many names share counts for nothing: "lstm_param" is not like "loss_param".
+    """
+    ending = _ENDING if name.lower().endswith(_ENDING) else ""
+    stems = {k.lower().removesuffix(ending): k for k in known}
+    stem = name.lower().removesuffix(ending)
+    return [stems[s] for s in difflib.get_close_matches(stem, list(stems), n=most, cutoff=0.6)]
 
 
 class Registry(Generic[T]):
@@ -36,12 +48,13 @@ class Registry(Generic[T]):
 
     def __getitem__(self, name: str) -> T:
         if name not in self._items:
-            known = list(self)
-            raise self.error(
-                f'unknown {self.what} "{name}"{did_you_mean(name, known)}; '
-                f"known: {', '.join(known)}"
-            )
+            raise self.error(f'unknown {self.what} "{name}"{self.alternatives(name)}')
         return self._items[name]
+
+    def alternatives(self, name: str) -> str:
+        """What to say after an unknown name."""
+        known = list(self)
+        return f"{did_you_mean(name, known)}; known: {', '.join(known)}"
 
     def __contains__(self, name: str) -> bool:
         return name in self._items

@@ -18,6 +18,7 @@ __all__ = [
     "Loss",
     "Neuron",
     "Storage",
+    "is_built_in",
     "layer_class",
     "layer_type_list",
     "register_layer",
@@ -25,6 +26,11 @@ __all__ = [
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
+
+
+def is_built_in(kind: type[Layer]) -> bool:
+    """Is it a class of this package, and not one that a user has registered?"""
+    return kind.__module__.startswith(f"{__name__}.")
 
 
 def layer_type_list() -> list[str]:

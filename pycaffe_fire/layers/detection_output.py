@@ -78,6 +78,8 @@ class DetectionOutput(Layer):
         rows = []
         for image in range(num):
             boxes = decode(xp, param.code_type, priors, variances, loc[image].transpose(1, 0, 2))
+            if param.clip:
+                boxes = xp.clip(boxes, 0, 1)
             rows += self._of_image(image, boxes, conf[image])
         if not sum(len(row) for row in rows):
             rows = [xp.asarray([[i] + [-1] * (ROW - 1)], conf.dtype) for i in range(num)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint, entry_points
 from typing import TypeVar
 
-from ..registry import Registry
+from ..registry import Registry, near_names
 
 C = TypeVar("C", bound=type)
 
@@ -41,6 +41,12 @@ class PluginRegistry(Registry[C]):
             if offered is not None:
                 self.register(name)(self._loaded(offered))
         return super().__getitem__(name)
+
+    def alternatives(self, name: str) -> str:
+        """There are too many to list them all."""
+        near = " or ".join(f'"{known}"' for known in near_names(name, self, 3))
+        hint = f" (did you mean {near}?)" if near else ""
+        return f"{hint}; pycaffe_fire.layer_type_list() lists all {len(list(self))}"
 
     def __contains__(self, name: str) -> bool:
         return super().__contains__(name) or name in self._offered()

@@ -10,9 +10,10 @@ from ..backend.base import Backend
 from ..backend.blob import Blob, SharedBlob
 from ..backend.tensor import Tensor
 from ..errors import DataError, FireError, LayerError, NetError
-from ..layers import LAYERS, Context, Layer
+from ..layers import LAYERS, Context, Layer, is_built_in
 from ..layers.input import Input
 from ..schema.proto import LayerParameter, NetParameter, ParamSpec
+from ..schema.verdicts import refusals
 from . import narrate
 from .graph import filter_net, fusions, insert_splits
 from .label_ranges import tell_label_ranges
@@ -41,6 +42,8 @@ class Wiring:
             self.param = insert_splits(filtered)
         except LayerError as error:
             raise self._located(error, error.layer) from None
+        for sentence in refusals(self.param):
+            raise NetError(f"{source}: {sentence}" if source else sentence)
         self.name: str = self.param.name
         self.phase: int = self.param.state.phase
         self.layers: list[Layer] = []
@@ -111,7 +114,11 @@ class Wiring:
     def _wire_layer(self, index: int, param: LayerParameter, lent: dict[str, list[Blob]]) -> None:
         if not param.HasField("phase"):
             param.phase = self.phase
-        layer = LAYERS[param.type](param, param.phase, self.backend, self.context)
+        kind = LAYERS[param.type]
+        if is_built_in(kind):
+            for sentence in refusals(param):
+                raise LayerError(param.name, param.type, sentence)
+        layer = kind(param, param.phase, self.backend, self.context)
         layer.donors = lent.get(param.name, ())
         bottom = self._connect_bottoms(layer, param)
         needs = any(self._blob_needs[id(blob)] for blob in bottom)

@@ -268,7 +268,10 @@ class _Parser:
     def _bytes(self, field: Field) -> bytes:
         token = self._take()
         if token.kind != "string":
-            raise self._error(token, f'"{field.name}" is a string in quotes, got {token}')
+            what = f'"{field.name}" is a string, got {token}'
+            if token.kind in ("name", "number"):
+                what += f'; strings need quotes: {field.name}: "{token}"'
+            raise self._error(token, what)
         value = unquote(token.text)
         while self.tokens[self.at].kind == "string":
             value += unquote(self._take().text)

@@ -17,6 +17,7 @@ _PATTERN = re.compile(
       |(?P<bad>["'][^\n]*|[\w.]+|.))""",
     re.VERBOSE | re.ASCII,
 )
+_BARE = re.compile(r"(\w+)\s*:\s*([\w./\\-]*)$")  # a field and what stands after it without quotes
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|(.))")
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _SHOWN = 120
@@ -46,14 +47,17 @@ class Source:
             kind = match.lastgroup or "end"
             token = Token(kind, match[kind], match.start(kind))
             if kind == "bad":
-                raise self.error(token.start, self._complaint(token.text))
+                raise self.error(token.start, self._complaint(token))
             found.append(token)
             if kind == "end":
                 break
         return found
 
-    @staticmethod
-    def _complaint(text: str) -> str:
+    def _complaint(self, token: Token) -> str:
+        text, before = token.text, self.text[: token.start].rpartition("\n")[2]
+        bare = _BARE.search(before)
+        if bare and (bare[2] or text[0] not in "\"'0123456789."):
+            return f'"{bare[1]}" lacks a quote before its value; strings need quotes on both sides'
         if text[0] in "\"'":
             return f"this string has no closing {text[0]} on its line"
         if text[0].isdigit() or (text[0] == "." and len(text) > 1):

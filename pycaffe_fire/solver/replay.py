@@ -145,6 +145,9 @@ def _check(solver: Solver) -> None:
         "iter_size above 1 reads several batches in one iteration": p.iter_size > 1,
         "clip_gradients looks at the gradients before every update": p.clip_gradients >= 0,
         "larc and local_lr_auto keep numbers of their own": bool(p.larc or p.local_lr_auto),
+        "a recording keeps the momentum and the weight decay it was made with": (
+            p.momentum_policy != "fixed" or p.weight_decay_policy != "fixed"
+        ),
         'lr_policy "plateau" looks at every loss': p.lr_policy == "plateau",
         f"--on-nan {solver.health.policy} looks at the gradients before every update": (
             solver.health.policy != "stop"

@@ -19,6 +19,7 @@ from ..net import Net, debug
 from ..net.summary import BYTES, facts
 from ..parallel.leaves import Leaves, Output, output_names, output_values
 from ..schema.proto import SolverParameter
+from ..schema.verdicts import refusals
 from ..version import VERSION
 from .best import Best
 from .capacity import check_fits, need_of
@@ -66,6 +67,8 @@ class Solver:
         self.seed = options.seed
         self.iter = 0
         self.stopped_early = False
+        for sentence in refusals(param):
+            raise SolverError(f"the solver's {sentence}")
         self._check()
         self.rule = RULES[param.type](param)
         if log.isEnabledFor(logging.INFO):

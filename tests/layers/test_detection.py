@@ -371,3 +371,12 @@ def test_a_small_ssd_learns() -> None:
             for blob in blobs:
                 blob.data[...] -= 0.05 * blob.diff
     assert losses[-1] < 0.3 * losses[0]
+
+
+def test_boxes_may_be_cut_at_the_border() -> None:
+    all_boxes = "nms_param { nms_threshold: 1 } confidence_threshold: 0.15"
+    outward = np.tile([-5.0, -5, 5, 5], 4)[None]
+    whole = detect(CONF, all_boxes, outward)
+    cut = detect(CONF, f"{all_boxes} clip: true", outward)
+    assert whole[:, 3:].min() < 0 and whole[:, 3:].max() > 1
+    np.testing.assert_array_equal(cut[:, 3:], np.clip(whole[:, 3:], 0, 1))

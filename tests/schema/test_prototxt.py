@@ -14,6 +14,7 @@ from google.protobuf import text_format
 
 from pycaffe_fire import schema
 from pycaffe_fire.errors import PrototxtError
+from pycaffe_fire.registry import did_you_mean
 from pycaffe_fire.schema.tokens import Source
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,7 +76,10 @@ WRONG = [
     ("layer { pooling_param { pool: ave } }", '(did you mean "AVE"?)'),
     ("layer { pooling_param { pool: 7 } }", '"pool" has no value 7'),
     ('layer { pooling_param { pool: "MAX" } }', '"pool" has no value "MAX" (did you mean "MAX"?)'),
-    ("layer { type: CONVOLUTION }", '"type" is a string in quotes, got CONVOLUTION'),
+    (
+        "layer { type: CONVOLUTION }",
+        '"type" is a string, got CONVOLUTION; strings need quotes',
+    ),
     ('layers { type: "Convolution" }', '"type" has no value "Convolution" (did you mean'),
     ('name: "open', '1:7: this string has no closing " on its line'),
     ('layer {\n  name: "a"\n', '1:7: this "{" is never closed by "}"'),
@@ -83,7 +87,10 @@ WRONG = [
     ("layer { >", "expected a field name, got >"),
     ('name: "a"\nname: "b"', '2:1: "name" is given twice, first on line 1'),
     ("layer { lrn_param { } lrn_param { } }", '"lrn_param" is given twice'),
-    ("name: 5", '"name" is a string in quotes, got 5'),
+    ("source: data/train.txt", '"source" lacks a quote before its value; strings need quotes'),
+    ('name: conv1"', '"name" lacks a quote before its value; strings need quotes'),
+    ("layer { lstm_parm { } }", 'has no field "lstm_parm" (did you mean "lstm_param"?)'),
+    ("name: 5", '"name" is a string, got 5; strings need quotes: name: "5"'),
     ('force_backward: "yes"', '"force_backward" is true or false, got "yes"'),
     ("input_dim: 1.5", '"input_dim" is an integer, got 1.5'),
     ("input_dim: 3000000000", '"input_dim" must be within -2147483648..2147483647'),
@@ -98,7 +105,7 @@ WRONG = [
     ('layer { name "a" }', '1:14: expected ":" after "name"'),
     ("layer: 5", '"layer" is a block: expected "{", got 5'),
     ("layer", '"layer" is a block: expected "{", got the end of the text'),
-    ("name:", '"name" is a string in quotes, got the end of the text'),
+    ("name:", '"name" is a string, got the end of the text'),
     ("input_dim: [1, 2", 'expected "," or "]" in the list of "input_dim"'),
     ("layer { clip_param { min: 1 } }", '1:20: ClipParameter must have a field "max"'),
     ("@", 'unexpected character "@"'),
@@ -113,6 +120,11 @@ def test_errors(text: str, expected: str) -> None:
     assert re.match(r"net\.prototxt:\d+:\d+: ", str(caught.value))
     assert expected in str(caught.value)
     assert len(str(caught.value)) < 1500
+
+
+def test_hints_are_about_what_differs() -> None:
+    assert did_you_mean("lstm_param", ["loss_param", "lrn_param"]) == ""
+    assert did_you_mean("los_param", ["loss_param"]) == ' (did you mean "loss_param"?)'
 
 
 def test_deep_nesting_is_an_error_not_a_crash() -> None:
