@@ -1,4 +1,4 @@
-"""caffe: Caffe's command with its actions train, test, time and device_query."""
+"""caffe: Caffe's command with its actions train, test, time and device_query; and check."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from ..solver.confusion import ConfusionCounter
 from ..solver.scoring import score
 from ..solver.signals import EFFECTS
 from . import device_query, fire_train
+from .check import check_project
 from .common import run
 from .gflags import FlagParser
 
@@ -37,6 +38,7 @@ COMMANDS = """
   caffe test -model train_val.prototxt -weights net.caffemodel -iterations 100
   caffe test -model train_val.prototxt -weights net.caffemodel -per_class -json scores.json
   caffe time -model deploy.prototxt -iterations 10 -chart     time per layer, with bars and GFLOP/s
+  caffe check -solver solver.prototxt                         train nothing, list every problem
   caffe device_query -gpu all
 
   Flags may be written -flag value, -flag=value, --flag value or --flag=value.
@@ -48,7 +50,7 @@ def _parser() -> FlagParser:
     flag = parser.add_argument
     flag("action", nargs="?", metavar="ACTION", help=", ".join(_ACTIONS))
     flag("--gpu", default="", metavar="ID", help="a GPU's number, several (0,2) or all")
-    flag("--solver", default="", metavar="FILE", help="train: the solver prototxt")
+    flag("--solver", default="", metavar="FILE", help="train, check: the solver prototxt")
     flag("--model", default="", metavar="FILE", help="test, time: the net's prototxt")
     flag("--phase", default="", metavar="PHASE", help="time: TRAIN (default) or TEST")
     flag("--level", type=int, default=0, metavar="N", help="the net state's level")
@@ -111,6 +113,12 @@ def _train(options: argparse.Namespace) -> None:
     if devices > 1 and ranks_started() == 1:
         flags += ["-n", str(devices)]
     sys.exit(fire_train.main(flags))
+
+
+def _check(options: argparse.Namespace) -> None:
+    if not options.solver:
+        raise SolverError("need a solver definition to check: -solver FILE")
+    check_project(options.solver, options)
 
 
 def _test(options: argparse.Namespace) -> None:
@@ -191,6 +199,7 @@ def _iterations(options: argparse.Namespace) -> int:
 
 _ACTIONS: dict[str, Callable[[argparse.Namespace], None]] = {
     "train": _train,
+    "check": _check,
     "test": _test,
     "time": _time,
     "device_query": _device_query,

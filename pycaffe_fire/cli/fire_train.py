@@ -29,6 +29,7 @@ from ..solver.events import Observer
 from ..solver.run import RunOptions, make_solver, plan_memory
 from ..solver.signals import EFFECTS, SignalRequests
 from ..solver.snapshot_files import Found, known_states, newest_snapshot
+from .check import check_project
 from .common import run, without_flags
 from .train_flags import check_company, parser
 
@@ -43,6 +44,9 @@ def _train(options: argparse.Namespace) -> None:
     if options.snapshot and options.weights:
         raise SolverError("give --snapshot to resume or --weights to fine-tune, not both")
     check_company(options)
+    if options.check:
+        check_project(options.solver, options)
+        return
     check_names(options.communicator, options.gradients)
     if options.ranks and ranks_started() == 1:
         _launch(options)

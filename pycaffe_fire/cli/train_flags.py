@@ -88,6 +88,11 @@ def parser() -> Parser:
         "--cuda-graph", action="store_true",
         help="record an iteration on the GPU and replay it; never tried on hardware",
     )  # fmt: skip
+    flag(
+        "--check", action="store_true",
+        help="train nothing: build all nets, read one batch, try the weights, and list every "
+        "problem of the project",
+    )  # fmt: skip
     flag("--level", type=int, default=0, metavar="N", help="the net state's level")
     flag("--stage", default="", metavar="NAMES", help="the net state's stages, separated by commas")
     for name, effect in (("sigint", "stop"), ("sighup", "snapshot")):

@@ -109,6 +109,7 @@ class Wiring:
 
     def _located(self, error: FireError, layer: str) -> FireError:
         error.args = (f"{self._where(layer)}{error}",)
+        error.layer = layer  # type: ignore[attr-defined]
         return error
 
     def _wire_layer(self, index: int, param: LayerParameter, lent: dict[str, list[Blob]]) -> None:

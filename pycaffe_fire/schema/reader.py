@@ -48,6 +48,19 @@ def read_solver(path: str | os.PathLike[str]) -> SolverParameter:
     return upgrade_solver(_read(path, SolverParameter()), os.fspath(path))
 
 
+def read_all(path: str | os.PathLike[str], message: Any) -> list[str]:
+    """Fills the message with what can be read and returns a sentence for everything that cannot."""
+    parser = _Parser(Source(read_text(path), os.fspath(path)), recover=True)
+    try:
+        parser.parse(message)
+        upgrade = upgrade_net if isinstance(message, NetParameter) else upgrade_solver
+        if not parser.problems:
+            message.CopyFrom(upgrade(message, os.fspath(path)))
+    except PrototxtError as error:  # beyond recovery
+        parser.problems.append(str(error))
+    return parser.problems
+
+
 def parse_text(text: str, message: M, where: str = "<string>") -> M:
     """Fills `message` from text and returns it, nets and solvers upgraded."""
     _Parser(Source(text, where)).parse(message)
@@ -100,8 +113,9 @@ class _Parser:
     """Recursive descent over the tokens, led by the fields of the message being filled. No message
     of the schema can hold itself, so the depth is bounded by the schema."""
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
+    def __init__(self, source: Source, recover: bool = False) -> None:
+        self.source, self.recover = source, recover
+        self.problems: list[str] = []
         self.tokens = source.tokens()
         self.at = 0
         self.top_blocks: list[tuple[int, Message]] = []
@@ -145,7 +159,15 @@ class _Parser:
         while True:
             token = self._take()
             if token.kind == "name":
-                self._field(message, self._lookup(token, kind), token, seen, depth)
+                after = self.at
+                try:
+                    self._field(message, self._lookup(token, kind), token, seen, depth)
+                except PrototxtError as error:
+                    if not self.recover:
+                        raise
+                    self.problems.append(str(error))
+                    self.at = after
+                    self._skip_value()
                 self._skip(",;")
             elif opener and token.text == closer and token.kind == "mark":
                 break
@@ -161,6 +183,17 @@ class _Parser:
             if field.required and not message.HasField(field.name):
                 place = opener or self.tokens[-1]
                 raise self._error(place, f'{_short(kind)} must have a field "{field.name}"')
+
+    def _skip_value(self) -> None:
+        """Steps over the value of a field that could not be read."""
+        self._skip(":")
+        depth = 0
+        while self.tokens[self.at].kind != "end":
+            token = self._take()
+            if token.kind == "mark":
+                depth += (token.text in "{<[") - (token.text in "}>]")
+            if depth <= 0 and token.text != "-":
+                break
 
     def _lookup(self, token: Token, kind: str) -> Field:
         field = FIELDS[kind].get(token.text)
