@@ -77,10 +77,11 @@ class BatchNorm(Neuron):
         if x.num % size:
             self.fail(f"stats_batch_size {size} must divide the batch of {x.num}")
         shape = (size, *x.shape[1:])
-        return [
-            Run(*(Blob(self.backend, shape, blob.name) for blob in (x, y)), (x, y), start)
-            for start in range(0, x.num, size)
-        ]
+
+        def part(whole: Blob) -> Blob:
+            return Blob(self.backend, shape, whole.name)
+
+        return [Run(part(x), part(y), (x, y), start) for start in range(0, x.num, size)]
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         for run, plan in zip(self._runs, self._run(bottom, top), strict=True):

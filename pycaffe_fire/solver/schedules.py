@@ -19,7 +19,8 @@ def momentum(param: SolverParameter, iteration: int) -> float:
     """
     first, most = float(param.momentum), float(param.max_momentum)
     if param.momentum_policy == "poly":
-        return first + (most - first) * _share(param, iteration) ** float(param.momentum_power)
+        share: float = _share(param, iteration) ** float(param.momentum_power)
+        return first + (most - first) * share
     if param.momentum_policy == "opt":
         best = (1 - 0.5 * sqrt(learning_rate(param, iteration))) ** 2
         return min(best, most) if param.HasField("max_momentum") else best
