@@ -10,6 +10,7 @@ FireError
   DataError          a database, list or record that cannot be read (source and key)
   SolverError        a solver setting that makes no sense
   BackendError       a compute library or device that cannot do what was asked
+  ConvertError       a model that cannot be converted, or whose conversion gives other numbers
 
 All are RuntimeErrors, because that is what scripts written for pycaffe catch.
 """
@@ -61,3 +62,7 @@ class SolverError(FireError):
 
 class BackendError(FireError):
     """A compute library or device cannot do what was asked."""
+
+
+class ConvertError(FireError):
+    """A model cannot be converted, or its conversion does not give the same numbers."""

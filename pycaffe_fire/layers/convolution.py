@@ -73,6 +73,11 @@ class Convolution(Layer):
         if param.bias_term:
             self.add_param((self._outputs,), param.bias_filler)
 
+    @property
+    def window(self) -> Window:
+        """Its geometry, a number for each spatial axis."""
+        return self._window
+
     def _say(self, bottom: Sequence[Blob]) -> str:
         return f"{list(bottom[0].shape)}"
 

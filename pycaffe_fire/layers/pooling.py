@@ -14,6 +14,17 @@ from .description import Storage, window_text
 from .stochastic_pooling import StochasticPooling
 
 
+def pooled_size(
+    size: int, kernel: int, stride: int, pad: int, padded: bool, floor: bool = False
+) -> int:
+    """How many windows there are along an axis; `padded`: is there padding along any axis?"""
+    room = size + 2 * pad - kernel
+    outputs = (room // stride if floor else -(-room // stride)) + 1
+    if padded and (outputs - 1) * stride >= size + pad:
+        outputs -= 1  # the last window would start beyond the image
+    return outputs
+
+
 @register_layer("Pooling")
 class Pooling(Layer):
     """Output sizes round up unless round_mode says FLOOR; a second top of MAX holds the winners.
@@ -105,15 +116,9 @@ class Pooling(Layer):
         return Window(kernel, stride, self._pair("pad", 0), (1, 1))
 
     def _output_size(self, size: int, axis: int, window: Window) -> int:
+        floor = self.param.pooling_param.round_mode == schema.PoolingParameter.FLOOR
         kernel, stride, pad = window.kernel[axis], window.stride[axis], window.pad[axis]
-        room = size + 2 * pad - kernel
-        if self.param.pooling_param.round_mode == schema.PoolingParameter.FLOOR:
-            outputs = room // stride + 1
-        else:
-            outputs = -(-room // stride) + 1
-        if any(window.pad) and (outputs - 1) * stride >= size + pad:
-            outputs -= 1  # the last window would start beyond the image
-        return outputs
+        return pooled_size(size, kernel, stride, pad, any(window.pad), floor)
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self._plan.forward()

@@ -26,12 +26,21 @@ def copy_weights(net: Wiring, paths: Iterable[str | PathLike[str]], ignore_misma
 
     With `ignore_mismatch` blobs that do not fit stay as they are, with a warning.
     """
+    copy_layer_weights(net, ((path, schema.read_weights(path)) for path in paths), ignore_mismatch)
+
+
+def copy_layer_weights(
+    net: Wiring,
+    sources: Iterable[tuple[str | PathLike[str], Iterable[schema.LayerWeights]]],
+    ignore_mismatch: bool = False,
+) -> None:
+    """`copy_weights` for what has been read already; a source is its name and its layers."""
     layers = {layer.name: layer for layer in reversed(net.layers)}
     fitting: list[tuple[Blob, Array]] = []
     problems: list[str] = []
-    for path in paths:
+    for path, found in sources:
         strange = True
-        for source in schema.read_weights(path):
+        for source in found:
             layer = layers.get(source.name)
             if layer is None:
                 log.info("Ignoring source layer %s", source.name)

@@ -1,0 +1,128 @@
+"""What a net computes in use: its TEST phase without losses, fed by inputs instead of data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .. import schema
+from ..data.missing_data import DATA_FIELDS
+from ..errors import ConvertError
+from ..net.graph import filter_net
+from ..net.synthetic import image_shape
+from .model import Model
+
+# What becomes of layers that only training or scoring needs.
+ACTIVATIONS = {
+    "SoftmaxWithLoss": "Softmax",
+    "InfogainLoss": "Softmax",
+    "SigmoidCrossEntropyLoss": "Sigmoid",
+}
+DROPPED = (
+    "Accuracy", "ContrastiveLoss", "EuclideanLoss", "HDF5Output", "HingeLoss", "MultiBoxLoss",
+    "MultinomialLogisticLoss", "Silence", "SmoothL1Loss",
+)  # fmt: skip
+_SOURCES = {**DATA_FIELDS, "DummyData": "dummy_data_param"}
+
+Shapes = Mapping[str, Sequence[int]]
+
+
+def for_inference(model: Model, shapes: Shapes | None = None) -> Model:
+    """The model as it is used; `shapes` are those of inputs that the prototxt does not tell."""
+    param = schema.NetParameter()
+    param.CopyFrom(model.param)
+    param.state.phase = schema.TEST
+    param.force_backward = False
+    param = filter_net(param)
+    notes = list(model.notes)
+    layers = list(param.layer)
+    for layer in layers:
+        layer.ClearField("include")
+        layer.ClearField("exclude")
+        layer.ClearField("loss_weight")
+        layer.ClearField("propagate_down")
+    layers = _without_losses(layers, notes)
+    read = {name for layer in layers for name in layer.bottom}
+    layers = [made for layer in layers for made in _as_inputs(layer, read, shapes or {}, notes)]
+    del param.layer[:]
+    for layer in layers:
+        param.layer.add().CopyFrom(layer)
+    names = {layer.name for layer in layers}
+    weights = {name: blobs for name, blobs in model.weights.items() if name in names}
+    return Model(param, weights, model.source, model.weights_source, notes)
+
+
+def _without_losses(layers: list[Any], notes: list[str]) -> list[Any]:
+    activations = [layer for layer in layers if layer.type in ACTIVATIONS]
+    taken = {name for layer in layers for name in layer.top}
+    kept = []
+    for layer in layers:
+        if layer.type in DROPPED:
+            notes.append(f'{layer.type} "{layer.name}" dropped: nothing is learned or scored')
+        elif layer.type in ACTIVATIONS:
+            alone = len(activations) == 1 and "prob" not in taken
+            made = _activation(layer, "prob" if alone else f"{layer.bottom[0]}_prob")
+            notes.append(f'{layer.type} "{layer.name}" became {made.type}, top "{made.top[0]}"')
+            kept.append(made)
+        else:
+            kept.append(layer)
+    return kept
+
+
+def _activation(layer: Any, top: str) -> Any:
+    """What a loss applies to its scores before it compares them."""
+    name = layer.top[1] if len(layer.top) > 1 else top
+    made = schema.LayerParameter(
+        name=layer.name, type=ACTIVATIONS[layer.type], bottom=layer.bottom[:1], top=[name]
+    )
+    if made.type == "Softmax":
+        made.softmax_param.axis = layer.softmax_param.axis
+        if layer.type == "InfogainLoss":
+            made.softmax_param.axis = layer.infogain_loss_param.axis
+    return made
+
+
+def _as_inputs(layer: Any, read: set[str], shapes: Shapes, notes: list[str]) -> list[Any]:
+    """A data layer as an Input layer of those of its tops that are read."""
+    if layer.type == "Input":
+        return [_reshaped(layer, shapes)]
+    if layer.type not in _SOURCES:
+        return [layer]
+    made = schema.LayerParameter(name=layer.name, type="Input")
+    for number, top in enumerate(layer.top):
+        if top in read:
+            made.top.append(top)
+            made.input_param.shape.add(dim=shapes.get(top) or _shape(layer, number, top))
+    notes.append(f'{layer.type} "{layer.name}" became the input {", ".join(made.top) or "of none"}')
+    return [made] if made.top else []
+
+
+def _reshaped(layer: Any, shapes: Shapes) -> Any:
+    if not any(top in shapes for top in layer.top):
+        return layer
+    made = schema.LayerParameter()
+    made.CopyFrom(layer)
+    given = list(layer.input_param.shape)
+    made.ClearField("input_param")
+    for number, top in enumerate(layer.top):
+        own = given[number if len(given) > 1 else 0].dim if given else ()
+        made.input_param.shape.add(dim=shapes.get(top) or own)
+    return made
+
+
+def _shape(layer: Any, number: int, top: str) -> list[int]:
+    param = getattr(layer, _SOURCES[layer.type])
+    if layer.type == "DummyData":
+        if param.shape:
+            return list(param.shape[number if len(param.shape) > 1 else 0].dim)
+        legacy = (param.num, param.channels, param.height, param.width)
+        return [dims[number if len(dims) > 1 else 0] for dims in legacy]
+    shape = image_shape(layer) if number == 0 and layer.type != "HDF5Data" else None
+    if shape is None and number == 1:
+        return [1]
+    if shape is None:
+        raise ConvertError(
+            f'layer "{layer.name}" ({layer.type}): the prototxt does not tell the shape of its top '
+            f'"{top}"; give it: --input-shape {top}=1,3,224,224'
+        )
+    return [1, *shape]

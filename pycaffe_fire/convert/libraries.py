@@ -1,0 +1,20 @@
+"""Libraries that only conversions need, loaded when one does; a missing one is named."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from ..errors import ConvertError
+
+_PACKAGES = {"cv2": "opencv-python-headless", "torch": "torch"}  # beyond the extra `convert`
+
+
+def need(module: str) -> Any:
+    """The module of this name, or a sentence saying how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        name = module.split(".")[0]
+        package = _PACKAGES.get(name, "'pycaffe_fire[convert]'")
+        raise ConvertError(f"this needs {name}: pip install {package}") from None
