@@ -104,5 +104,3 @@ def check_pair(
         else:
             checker.run_onnxruntime(None)
     return checker.result
-
-

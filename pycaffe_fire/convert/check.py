@@ -329,9 +329,7 @@ class Checker:
 def by_name(net: Net, model: Any) -> dict[tuple[int, int], str]:
     """The tops of a net that a model made elsewhere has tensors of the same name for."""
     names = {name for node in model.graph.node for name in node.output}
-    last = {
-        blob.name: (i, j) for i, tops in enumerate(net.tops) for j, blob in enumerate(tops)
-    }
+    last = {blob.name: (i, j) for i, tops in enumerate(net.tops) for j, blob in enumerate(tops)}
     found = {place: blob for blob, place in last.items() if blob in names}
     missing = [name for name in net.outputs if name not in names]
     if missing and len(missing) == len(net.outputs):
@@ -354,5 +352,3 @@ def table(result: Result, every: bool = False) -> list[str]:
         for row in rows
         if every or not row.fine or row.difference > 0
     ]
-
-

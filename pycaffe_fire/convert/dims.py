@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
-from ..errors import FireError
+from ..errors import ConvertError, FireError
 from ..net.net import Net
-
 
 BATCH = "batch"  # the symbol of the first input's first axis
 
@@ -30,6 +29,17 @@ class Dim(int):
 Shape = tuple[Dim, ...]
 
 
+class NeedsFixedError(ConvertError):
+    """A layer can be converted only if a size does not vary."""
+
+
+def number(dim: Dim) -> int:
+    """A size that the graph has to know."""
+    if dim.varies:
+        raise NeedsFixedError(f"a size that is {dim} and depends on the batch must be known")
+    return int(dim)
+
+
 def fixed(shape: Iterable[int]) -> Shape:
     return tuple(Dim(size) for size in shape)
 
@@ -48,13 +58,13 @@ class Sizes:
     Inputs of equal first size vary together. `refused` says why a first size has to stay.
     """
 
-    def __init__(self, net: Net) -> None:
+    def __init__(self, net: Net, vary: bool = True) -> None:
         self.refused: list[str] = []
         self._base = {name: tuple(blob.shape) for name, blob in net.blobs.items()}
         self._varied: dict[str, dict[str, tuple[int, ...]]] = {}
         sizes = dict.fromkeys(self._base[name][0] for name in net.inputs if self._base[name])
-        for number, size in enumerate(sizes):
-            symbol = BATCH if number == 0 else f"{BATCH}{number + 1}"
+        for place, size in enumerate(sizes if vary else ()):
+            symbol = BATCH if place == 0 else f"{BATCH}{place + 1}"
             self._probe(net, symbol, size)
         set_inputs(net, {name: self._base[name] for name in net.inputs})
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import schema
+from .averages import averages
 from .model import Model
 from .prune import with_layers
-from .to_onnx.normalisation import averages
 
 Floats = NDArray[np.float32]
 _LEADERS = {

@@ -59,11 +59,11 @@ def read_model(prototxt: PathLike, weights: PathLike | None = None) -> Model:
     return Model(param, found, os.fspath(prototxt), name)
 
 
-def write_model(model: Model, prototxt: PathLike, weights: PathLike) -> None:
-    """Both files of a model, or neither."""
+def write_model(model: Model, prototxt: PathLike, weights: PathLike, float16: bool = False) -> None:
+    """Both files of a model, or neither; with `float16` weights in 16 bits."""
     schema.write_text(model.param, prototxt)
     try:
-        schema.write_weights(weights, model.param, model.layer_weights())
+        schema.write_weights(weights, model.param, model.layer_weights(), half=float16)
     except FireError:
         os.unlink(prototxt)
         raise
@@ -89,7 +89,10 @@ def build(model: Model, separate: bool = False, need_weights: bool = True) -> Ne
 def _refuse_missing(net: Net, model: Model) -> None:
     """Layers whose weights are neither in the file nor shared with a layer that has them."""
     given = {
-        id(blob.value) for layer in net.layers if layer.name in model.weights for blob in layer.blobs
+        id(blob.value)
+        for layer in net.layers
+        if layer.name in model.weights
+        for blob in layer.blobs
     }
     missing = [
         layer.name

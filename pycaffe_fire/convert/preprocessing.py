@@ -71,7 +71,9 @@ def of_data_layers(model: Model) -> Preprocessing:
     """What the TEST phase's data layer does, as far as it can be told."""
     for layer in model.param.layer:
         transform: Any = layer.transform_param
-        train_only = any(rule.phase == schema.TRAIN for rule in layer.include if rule.HasField("phase"))
+        train_only = any(
+            rule.phase == schema.TRAIN for rule in layer.include if rule.HasField("phase")
+        )
         if not layer.HasField("transform_param") or train_only:
             continue
         mean: Floats | None = None

@@ -65,7 +65,11 @@ def read_blob(path: PathLike) -> Floats:
 
 
 def write_weights(
-    path: PathLike, net: NetParameter, by_name: dict[str, LayerWeights], diffs: bool
+    path: PathLike,
+    net: NetParameter,
+    by_name: dict[str, LayerWeights],
+    diffs: bool,
+    half: bool = False,
 ) -> None:
     """Writes the net as a .caffemodel, each layer with the blobs given under its name."""
     head = type(net)()
@@ -82,7 +86,7 @@ def write_weights(
         weights = by_name.get(layer.name, _NO_WEIGHTS)
         for i, array in enumerate(weights.blobs):
             diff = weights.diffs[i] if diffs else None
-            parts.add_message(_LAYER["blobs"], wire.blob_parts(array, diff))
+            parts.add_message(_LAYER["blobs"], wire.blob_parts(array, diff, half))
         message.add_message(_NET["layer"], parts)
     _write(path, message)
 

@@ -61,10 +61,15 @@ def read_state(path: str | PathLike[str], history: bool = True) -> SolverStateFi
 
 
 def write_weights(
-    path: str | PathLike[str], net: NetParameter, layers: list[LayerWeights], diffs: bool = False
+    path: str | PathLike[str],
+    net: NetParameter,
+    layers: list[LayerWeights],
+    diffs: bool = False,
+    half: bool = False,
 ) -> None:
     """Writes the net's layers, each with the blobs given under its name and, if asked, their
-    diffs; completely or not at all. Blobs in `net` itself are not looked at."""
+    diffs; completely or not at all. Blobs in `net` itself are not looked at. With `half` a
+    .caffemodel holds 16 bits a number, which only NVIDIA Caffe and we read."""
     by_name = {layer.name: layer for layer in layers}
     unknown = by_name.keys() - {layer.name for layer in net.layer}
     if unknown:
@@ -80,7 +85,7 @@ def write_weights(
         blank = [LayerWeights(layer.name, layer.type, []) for layer in net.layer]
         hdf5.write_weights(path, [by_name.get(layer.name, layer) for layer in blank], diffs)
         return
-    binary.write_weights(path, net, by_name, diffs)
+    binary.write_weights(path, net, by_name, diffs, half)
 
 
 def write_state(path: str | PathLike[str], state: SolverStateFile) -> None:

@@ -21,7 +21,8 @@ Floats: TypeAlias = npt.NDArray[np.float32]
 _MAX_AXES = 32  # as in Caffe
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 # NVIDIA Caffe's element types that hold real numbers.
-_RAW_TYPES = {0: "<f8", 1: "<f4", 2: "<f2"}
+_FLOAT16 = 2
+_RAW_TYPES = {0: "<f8", 1: "<f4", _FLOAT16: "<f2"}
 
 
 class DamagedError(Exception):
@@ -206,11 +207,18 @@ def raw(array: npt.ArrayLike) -> memoryview:
     return np.ascontiguousarray(array, "<f4").reshape(-1).view(np.uint8).data
 
 
-def blob_parts(array: npt.ArrayLike, diff: npt.ArrayLike | None = None) -> Parts:
-    """An array, and perhaps its gradient, as a BlobProto."""
+def blob_parts(
+    array: npt.ArrayLike, diff: npt.ArrayLike | None = None, half: bool = False
+) -> Parts:
+    """An array, and perhaps its gradient, as a BlobProto; with `half` as NVIDIA Caffe's raw data
+    of 16 bits each."""
     shape = np.shape(array)
     parts, dims = Parts(), Parts()
-    parts.add_bytes(5, raw(array))
+    if half:
+        parts.add_number(10, _FLOAT16)
+        parts.add_bytes(12, np.ascontiguousarray(array, "<f2").reshape(-1).view(np.uint8).data)
+    else:
+        parts.add_bytes(5, raw(array))
     if diff is not None:
         parts.add_bytes(6, raw(diff))
     dims.add_bytes(1, b"".join(map(number_bytes, shape)))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...layers.convolution import Convolution
-from ..dims import Dim, Shape, merged
+from ..dims import Dim, Shape, merged, number
 from .graph import Graph, Tensor
 from .registry import Part, converts
 
@@ -64,7 +64,7 @@ def deconvolution(graph: Graph, part: Part) -> list[str]:
 def im2col(graph: Graph, part: Part) -> str:
     """A convolution of each channel with one kernel for each cell that picks that cell."""
     axis = part.layer.axis(part.bottom_blobs[0], part.param.convolution_param.axis)
-    attributes, channels = _attributes(part), int(part.x.shape[axis])
+    attributes, channels = _attributes(part), number(part.x.shape[axis])
     cells = prod(attributes["kernel_shape"])
     picks = np.eye(cells, dtype=np.float32).reshape(cells, 1, *attributes["kernel_shape"])
     weights = graph.constant(np.tile(picks, (channels, 1, *(1 for _ in picks.shape[2:]))))

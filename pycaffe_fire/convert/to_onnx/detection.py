@@ -87,7 +87,9 @@ class _Detections:
         codes = graph.reshape(loc.name, loc.shape, shape)
         both = graph.reshape(priors.name, priors.shape, (Dim(2), Dim(self.priors), Dim(1), Dim(4)))
         boxes, variances = (
-            graph.reshape(half, (Dim(1), *shape[1:2], Dim(1), Dim(4)), (*shape[1:2], Dim(1), Dim(4)))
+            graph.reshape(
+                half, (Dim(1), *shape[1:2], Dim(1), Dim(4)), (*shape[1:2], Dim(1), Dim(4))
+            )
             for half in graph.ops("Split", [both, graph.integers([1, 1])], 2, axis=0)
         )
         if not param.variance_encoded_in_target:
@@ -207,5 +209,3 @@ class _Detections:
         rows = graph.op("Concat", self._column(images), rest, axis=1)
         wanted = graph.op("Expand", empty, batch)
         return graph.op("Compress", rows, wanted, axis=0)
-
-

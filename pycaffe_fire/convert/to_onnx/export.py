@@ -11,7 +11,7 @@ from ...backend.blob import Blob
 from ...errors import ConvertError
 from ...net.net import Net
 from ...version import VERSION
-from ..dims import Shape, Sizes
+from ..dims import NeedsFixedError, Shape, Sizes
 from ..libraries import need
 from ..preprocessing import Preprocessing
 from .detection import DETECTIONS, NMS, OPENCV
@@ -62,15 +62,23 @@ class Exported:
 
 def export(net: Net, options: Options, preprocessing: Preprocessing | None = None) -> Exported:
     """The net as an ONNX model; `net` must not fuse layers."""
-    return _Export(net, options, preprocessing or Preprocessing()).run()
+    prepared = preprocessing or Preprocessing()
+    try:
+        return _Export(net, options, prepared, Sizes(net)).run()
+    except NeedsFixedError as why:
+        made = _Export(net, options, prepared, Sizes(net, vary=False)).run()
+        made.fixed_batch.append(str(why))
+        return made
 
 
 class _Export:
-    def __init__(self, net: Net, options: Options, preprocessing: Preprocessing) -> None:
+    def __init__(
+        self, net: Net, options: Options, preprocessing: Preprocessing, sizes: Sizes
+    ) -> None:
         self.net, self.options, self.preprocessing = net, options, preprocessing
         self.onnx = need("onnx")
         self.graph = Graph(options.opset)
-        self.sizes = Sizes(net)
+        self.sizes = sizes
         self.tensors: dict[str, Tensor] = {}  # of blobs, as the layers so far leave them
         self.tops: dict[tuple[int, int], str] = {}
         self.shapes: dict[str, list[Any]] = {}
@@ -224,5 +232,3 @@ class _Export:
         made = self.preprocessing.metadata()
         made["preprocessing"] = "embedded" if self.options.embed_preprocessing else "outside"
         return made
-
-

@@ -8,17 +8,11 @@ import numpy as np
 
 from ... import schema
 from ...layers.bn import SEGNET_EPS, SEGNET_FIELDS
-from ..dims import Dim, Shape, merged
+from ..averages import averages
+from ..dims import Dim, Shape, merged, number
 from .graph import Array, Graph
 from .pooling import Pool, average
 from .registry import Part, converts
-
-
-def averages(blobs: Sequence[Array]) -> tuple[Array, Array]:
-    """Mean and variance in a BatchNorm's three blobs: sums, divided by their weight."""
-    weight = float(blobs[2].reshape(-1)[0])
-    factor = np.float32(1 / weight if weight else 0)
-    return blobs[0].reshape(-1) * factor, blobs[1].reshape(-1) * factor
 
 
 def _normalised(
@@ -82,7 +76,7 @@ def lrn(graph: Graph, part: Part) -> str:
     size = int(param.local_size)
     if param.norm_region == schema.LRNParameter.ACROSS_CHANNELS:
         return graph.op("LRN", x.name, size=size, alpha=param.alpha, beta=param.beta, bias=param.k)
-    sizes, half = (int(x.shape[2]), int(x.shape[3])), (size - 1) // 2
+    sizes, half = (number(x.shape[2]), number(x.shape[3])), (size - 1) // 2
     pool = Pool((size, size), (1, 1), (half, half), sizes, sizes)
     squares = average(graph, graph.op("Mul", x.name, x.name), pool)
     inner = graph.scaled(squares, param.alpha, 1.0)

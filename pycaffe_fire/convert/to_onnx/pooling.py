@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import schema
 from ...layers.pooling import pooled_size
-from ..dims import Dim, merged
+from ..dims import Dim, merged, number
 from .graph import Graph, Tensor
 from .registry import Part, converts
 
@@ -47,7 +47,7 @@ def maximum(graph: Graph, x: Tensor, pool: Pool, mask: bool = False) -> list[str
     if not mask:
         return pool.node(graph, "MaxPool", x.name, pads, 1)
     y, places = pool.node(graph, "MaxPool", x.name, pads, 2)
-    plane = graph.constant(int(x.shape[2]) * int(x.shape[3]), np.int64)
+    plane = graph.constant(number(x.shape[2]) * number(x.shape[3]), np.int64)
     return [y, graph.cast(graph.op("Mod", places, plane), np.float32)]
 
 
@@ -83,13 +83,13 @@ def _pooled(graph: Graph, part: Part, method: str, pool: Pool, mask: bool) -> li
 def pooling(graph: Graph, part: Part) -> list[str]:
     param, x, mask = part.param.pooling_param, part.x, len(part.tops) > 1
     method = schema.PoolingParameter.PoolMethod.Name(param.pool)
-    sizes = (int(x.shape[2]), int(x.shape[3]))
+    sizes = (number(x.shape[2]), number(x.shape[3]))
     if param.global_pooling and method != "STOCHASTIC" and not mask:
         return [graph.op("GlobalMaxPool" if method == "MAX" else "GlobalAveragePool", x.name)]
     kernel, stride, pad = sizes, (1, 1), (0, 0)
     if not param.global_pooling:
         kernel, stride, pad = (_pair(param, name) for name in ("kernel_size", "stride", "pad"))
-    outputs = (int(part.tops[0][2]), int(part.tops[0][3]))
+    outputs = (number(part.tops[0][2]), number(part.tops[0][3]))
     return _pooled(graph, part, method, Pool(kernel, stride, pad, sizes, outputs), mask)
 
 
@@ -106,7 +106,7 @@ def _pair(param: object, field: str) -> tuple[int, int]:
 def spp(graph: Graph, part: Part) -> str:
     param, x = part.param.spp_param, part.x
     method = schema.SPPParameter.PoolMethod.Name(param.pool)
-    sizes = (int(x.shape[2]), int(x.shape[3]))
+    sizes = (number(x.shape[2]), number(x.shape[3]))
     levels = []
     for level in range(param.pyramid_height):
         bins = 2**level

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..dims import Dim, merged
+from ..dims import Dim, merged, number
 from .graph import Graph, Tensor
 from .registry import Part, converts
 
@@ -106,7 +106,7 @@ def rnn(graph: Graph, part: Part) -> list[str]:
 @converts("LSTMUnit")
 def lstm_unit(graph: Graph, part: Part) -> list[str]:
     cell, sums, cont = part.bottoms
-    width = int(cell.shape[2])
+    width = number(cell.shape[2])
     gates = graph.ops("Split", [sums.name, graph.integers([width] * 4)], 4, axis=2)
     steps = graph.reshape(cont.name, cont.shape, (*cont.shape, Dim(1)))
     new, out = _cell(graph, gates, cell.name, steps)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...layers.psroi_pooling import MIN_SIDE
-from ..dims import Dim, Shape
+from ..dims import Dim, Shape, number
 from .graph import Graph, Tensor
 from .registry import Part, converts
 
@@ -69,12 +69,10 @@ def psroi_pooling(graph: Graph, part: Part) -> str:
     rois = _rows(graph, part.bottoms[1])
     image, *corners = graph.ops("Split", [rois, graph.integers([1] * 5)], 5, axis=1)
     left, top, right, bottom = corners
-    rows = _edges(graph, part, (top, bottom), int(shape[2]), [-1, 1, group, 1])
-    columns = _edges(graph, part, (left, right), int(shape[3]), [-1, 1, 1, group])
+    rows = _edges(graph, part, (top, bottom), number(shape[2]), [-1, 1, group, 1])
+    columns = _edges(graph, part, (left, right), number(shape[3]), [-1, 1, 1, group])
     sums, planes = _running_sums(graph, x), _planes(graph, image, part, shape)
-    cells = [
-        [_cell(graph, sums, planes, row, column, shape) for column in columns] for row in rows
-    ]
+    cells = [[_cell(graph, sums, planes, row, column, shape) for column in columns] for row in rows]
     inside = graph.op("Sub", cells[1][1], cells[0][1])
     outside = graph.op("Sub", cells[1][0], cells[0][0])
     total = graph.op("Sub", inside, outside)
@@ -88,14 +86,14 @@ def psroi_pooling(graph: Graph, part: Part) -> str:
 def _planes(graph: Graph, image: str, part: Part, shape: Shape) -> str:
     """Which plane of the map each bin of each region reads: regions x outputs x k x k."""
     out = part.tops[0]
-    channels = np.arange(int(shape[1])).reshape([1, *(int(size) for size in out[1:])])
-    number = graph.op("Reshape", graph.cast(image, np.int64), graph.integers([-1, 1, 1, 1]))
-    first = graph.op("Mul", number, graph.constant(int(shape[1]), np.int64))
+    channels = np.arange(number(shape[1])).reshape([1, *(int(size) for size in out[1:])])
+    images = graph.op("Reshape", graph.cast(image, np.int64), graph.integers([-1, 1, 1, 1]))
+    first = graph.op("Mul", images, graph.constant(number(shape[1]), np.int64))
     return graph.op("Add", first, graph.constant(channels, np.int64))
 
 
 def _cell(graph: Graph, sums: str, plane: str, row: str, column: str, shape: Shape) -> str:
     at = plane
-    for size, place in ((int(shape[2]) + 1, row), (int(shape[3]) + 1, column)):
+    for size, place in ((number(shape[2]) + 1, row), (number(shape[3]) + 1, column)):
         at = graph.op("Add", graph.op("Mul", at, graph.constant(size, np.int64)), place)
     return graph.op("Gather", sums, at, axis=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..dims import Dim, merged
+from ..dims import Dim, merged, number
 from .graph import Graph
 from .registry import Part, converts
 
@@ -16,7 +16,7 @@ def interp(graph: Graph, part: Part) -> str:
     name = x.name
     if param.pad_beg or param.pad_end:
         for axis in (2, 3):
-            end = int(x.shape[axis]) + param.pad_end
+            end = number(x.shape[axis]) + param.pad_end
             name = graph.slice(name, axis, -param.pad_beg, end)
     return graph.op(
         "Resize", name, "", "", graph.sizes(name, top),
@@ -28,7 +28,7 @@ def interp(graph: Graph, part: Part) -> str:
 def upsample(graph: Graph, part: Part) -> str:
     x, top = part.x, part.tops[0]
     if len(part.bottoms) == 1:
-        scales = [1.0, 1.0, *(int(top[i]) / int(x.shape[i]) for i in (2, 3))]
+        scales = [1.0, 1.0, *(number(top[i]) / number(x.shape[i]) for i in (2, 3))]
         return graph.op(
             "Resize", x.name, "", graph.constant(scales), mode="nearest",
             coordinate_transformation_mode="asymmetric", nearest_mode="floor",
