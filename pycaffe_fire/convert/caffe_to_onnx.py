@@ -80,10 +80,9 @@ def _checked(
             if not inline:
                 raise ConvertError("a model above 2 GB cannot be checked with OpenCV")
             checker.run_opencv(path)
-        elif options.detection == OPENCV and checker.without_type("DetectionOutput"):
-            checker.run_onnxruntime(None)
         else:
-            checker.run_onnxruntime(path if inline else None)
+            known = checker.without("DetectionOutput") if options.detection == OPENCV else checker
+            known.run_onnxruntime(path if inline and known is checker else None)
     return checker.result
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,6 +87,53 @@ def difference(ours: Array, theirs: Array, picks: bool = False) -> float:
     return float(np.nan_to_num(apart.max() / largest, nan=np.inf))
 
 
+def open_model(
+    model: Any, arrays: Mapping[str, Array], every: Iterable[str] = (), optimised: bool = True
+) -> Any:
+    """A model in onnxruntime, with more of its tensors as outputs; it reads no file. Large arrays
+    are lent to it, so that there is no second copy of them."""
+    onnx, runtime = need("onnx"), need("onnxruntime")
+    options = _session_options(optimised)
+    whole, lent = onnx.ModelProto(), {}
+    whole.CopyFrom(model)
+    for name, array in arrays.items():
+        if array.nbytes > onnx_file.SMALL:
+            tensor = onnx_file.outside(onnx, name, array, "lent", (0, array.nbytes))
+            lent[name] = runtime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
+        else:
+            tensor = onnx.numpy_helper.from_array(array, name)
+        whole.graph.initializer.append(tensor)
+    if lent:
+        options.add_external_initializers(list(lent), list(lent.values()))
+    known = {info.name for info in (*model.graph.output, *model.graph.input)}
+    for name in every:
+        if name not in known and name not in arrays:
+            whole.graph.output.append(onnx.helper.make_empty_tensor_value_info(name))
+    return _open(whole.SerializeToString(), options)
+
+
+def _session_options(optimised: bool) -> Any:
+    runtime = need("onnxruntime")
+    options, levels = runtime.SessionOptions(), runtime.GraphOptimizationLevel
+    options.log_severity_level = _QUIET
+    options.graph_optimization_level = (
+        levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
+    )
+    options.enable_mem_pattern = False  # shapes change
+    options.intra_op_num_threads = available_cores()
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return options
+
+
+def _open(source: Any, options: Any) -> Any:
+    runtime = need("onnxruntime")
+    try:
+        return runtime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    except Exception as problem:
+        reason = " ".join(str(problem).split())
+        raise ConvertError(f"onnxruntime refuses the model: {reason}") from None
+
+
 class Checker:
     """Compares a net with a model at the net's own batch size and at one more.
 
@@ -155,29 +202,26 @@ class Checker:
 
     # onnxruntime.
 
-    def without_type(self, kind: str) -> bool:
-        """Leave out nodes that onnxruntime has no op for; True if there were any."""
-        graph = self.model.graph
-        strange = [node for node in graph.node if node.op_type == kind]
-        lost = {name for node in strange for name in node.output}
-        if strange:
-            self.model = type(self.model).FromString(self.model.SerializeToString())
-            graph = self.model.graph
-            for field in (graph.node, graph.output):
-                kept = [
-                    each
-                    for each in field
-                    if not lost.intersection(getattr(each, "output", [each.name]))
-                ]
-                del field[:]
-                field.extend(kept)
-            self.tops = {place: name for place, name in self.tops.items() if name not in lost}
-            self.outputs = [name for name in self.outputs if name not in lost]
-            inner = next(iter(self.tops.values()))
-            if not self.outputs:
-                make = need("onnx").helper.make_empty_tensor_value_info
-                graph.output.append(make(inner))
-        return bool(strange)
+    def without(self, kind: str) -> Checker:
+        """The same without nodes that onnxruntime has no op for; results come together."""
+        lost = {
+            name for node in self.model.graph.node if node.op_type == kind for name in node.output
+        }
+        if not lost:
+            return self
+        model = type(self.model).FromString(self.model.SerializeToString())
+        nodes = [node for node in model.graph.node if node.op_type != kind]
+        outputs = [info for info in model.graph.output if info.name not in lost]
+        if not outputs:
+            make = need("onnx").helper.make_empty_tensor_value_info
+            outputs = [make(name) for node in nodes[-1:] for name in node.output]
+        for names, kept in ((model.graph.node, nodes), (model.graph.output, outputs)):
+            del names[:]
+            names.extend(kept)
+        tops = {place: name for place, name in self.tops.items() if name not in lost}
+        made = Checker(self.net, model, self.arrays, tops, self.preprocessing)
+        made.result = self.result
+        return made
 
     def run_onnxruntime(self, path: str | None = None) -> Result:
         """Every top, with optimisations off and on; then the file itself, as it will be used."""
@@ -196,50 +240,10 @@ class Checker:
 
     def _session(self, mode: str, every: bool, path: str | None = None) -> Any:
         """The model, or the file, ready to run; with `every` all tops are outputs."""
-        runtime = need("onnxruntime")
-        options = runtime.SessionOptions()
-        options.log_severity_level = _QUIET
-        levels = runtime.GraphOptimizationLevel
-        options.graph_optimization_level = (
-            levels.ORT_ENABLE_ALL if mode == _ON else levels.ORT_DISABLE_ALL
-        )
-        options.enable_mem_pattern = False  # shapes change
-        options.intra_op_num_threads = available_cores()
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        source: Any = path
-        if path is None:
-            source = self._in_memory(runtime, options, every)
-        try:
-            return runtime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-        except Exception as problem:
-            reason = " ".join(str(problem).split())
-            raise ConvertError(f"onnxruntime refuses the model: {reason}") from None
-
-    def _in_memory(self, runtime: Any, options: Any, every: bool) -> bytes:
-        """The model's bytes; large arrays are lent to onnxruntime instead of copied into them."""
-        onnx = need("onnx")
-        model = onnx.ModelProto()
-        model.CopyFrom(self.model)
-        lent = {}
-        for name, array in self.arrays.items():
-            if array.nbytes > onnx_file.SMALL:
-                where = (0, array.nbytes)
-                model.graph.initializer.append(
-                    onnx_file.outside(onnx, name, array, "lent", where)
-                )  # fmt: skip
-                lent[name] = runtime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
-            else:
-                model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
-        if lent:
-            options.add_external_initializers(list(lent), list(lent.values()))
-        if every:
-            known = {*self.outputs, *self.arrays}
-            known |= {info.name for info in model.graph.input}
-            for name in dict.fromkeys(self.tops.values()):
-                if name not in known:
-                    model.graph.output.append(onnx.helper.make_empty_tensor_value_info(name))
-        data: bytes = model.SerializeToString()
-        return data
+        if path is not None:
+            return _open(path, _session_options(mode == _ON))
+        names = dict.fromkeys(self.tops.values()) if every else ()
+        return open_model(self.model, self.arrays, names, mode == _ON)
 
     def _compare_all(self, session: Any, feeds: dict[str, Floats], where: str) -> None:
         offered = {info.name for info in session.get_outputs()}
@@ -292,6 +296,8 @@ class Checker:
     def _note(self, index: int, number: int, ours: Array, theirs: Array, where: str) -> None:
         row = self.result.rows[index]
         picks = row.type in _PICKS or (row.type == "Pooling" and number == 1)
+        if row.type == "DetectionOutput":  # OpenCV orders them by confidence
+            ours, theirs = _in_order(ours), _in_order(theirs)
         found = difference(ours, np.asarray(theirs), picks)
         row.compared = True
         if found > row.difference or not row.where:
@@ -324,6 +330,12 @@ class Checker:
             self._compare_outputs(shaped, where)
         self.result.runtimes.append(where)
         return self.result
+
+
+def _in_order(detections: Array) -> Array:
+    """Rows by image, label and confidence."""
+    rows = detections.reshape(-1, detections.shape[-1])
+    return rows[np.lexsort((-rows[:, 2], rows[:, 1], rows[:, 0]))].reshape(detections.shape)
 
 
 def by_name(net: Net, model: Any) -> dict[tuple[int, int], str]:

@@ -35,6 +35,7 @@ class _Folding:
         self.weights = {name: list(blobs) for name, blobs in model.weights.items()}
         self.readers = _reads(model.param)
         self.notes: list[str] = []
+        self.folded: set[str] = set()
         self.leaders: dict[str, Any] = {}  # blobs to the layers that can take a factor
         shared = [spec.name for layer in model.param.layer for spec in layer.param if spec.name]
         self.shared = {name for name, count in Counter(shared).items() if count > 1}
@@ -73,6 +74,7 @@ class _Folding:
         if self._shares(layer) or (pair := self._affine(leader, layer)) is None:
             return False
         self._apply(leader, *pair)
+        self.folded.add(layer.name)
         self.notes.append(f'{layer.type} "{layer.name}" folded into "{leader.name}"')
         del self.leaders[top]
         leader.top[0] = layer.top[0]
@@ -81,7 +83,11 @@ class _Folding:
 
     def _first_reader(self, layer: Any, blob: str) -> bool:
         """Does an in-place layer stand before all other readers of its blob?"""
-        readers = [each for each in self.model.param.layer if blob in each.bottom]
+        readers = [
+            each
+            for each in self.model.param.layer
+            if blob in each.bottom and each.name not in self.folded
+        ]
         return bool(readers[0].name == layer.name)
 
     def _affine(self, leader: Any, layer: Any) -> tuple[Floats, Floats] | None:

@@ -132,7 +132,7 @@ def write(path: PathLike, named: Mapping[str, Array], float16: bool = False) -> 
             need("safetensors.numpy").save_file(arrays, str(temporary))
         elif temporary.suffix == ".npz":
             with open(temporary, "wb") as file:
-                np.savez(file, **{f"{name}": array for name, array in arrays.items()})
+                np.savez(file, allow_pickle=False, **arrays)
         else:
             torch = need("torch")
             torch.save({n: torch.from_numpy(a) for n, a in arrays.items()}, temporary)

@@ -105,7 +105,8 @@ def test_real_caffe_s_numbers(path: Path) -> None:
     model = Model(param, {"layer": blobs} if blobs else {})
     net = build(for_inference(model), separate=True, need_weights=False)
     made = exported(net)
-    feeds = {f"in{i}": data[f"bottom{i}"] for i in range(9) if f"bottom{i}" in data}
+    bottoms = {i: data[f"bottom{i}"] for i in range(9) if f"bottom{i}" in data}
+    feeds = {f"{name}{i}": value for i, value in bottoms.items() for name in ("in", "raw")}
     for number in range(9):
         if f"top{number}" in data:
             want = data[f"top{number}"]

@@ -22,6 +22,7 @@ OPSETS = range(13, 22)
 DEFAULT_OPSET = 17
 HALF_FROM = 256  # arrays of fewer numbers stay float32
 _FLOAT = 1  # TensorProto.FLOAT
+_PASSING = ("Dropout", "Split")  # their tops are their bottom
 _UNTOLD = ("Filter",)  # how many samples their tops have shows when the net runs
 
 
@@ -84,9 +85,12 @@ class _Export:
         self.shapes: dict[str, list[Any]] = {}
         self.inputs: list[Any] = []
         self.untold: set[str] = set()
-        self.last = {
-            blob.name: i for i, tops in enumerate(net.tops) for blob in tops
-        }  # the last layer that writes a blob
+        self.last = {  # the last layer that changes a blob
+            blob.name: i
+            for i, tops in enumerate(net.tops)
+            for blob in tops
+            if net.layers[i].type not in _PASSING
+        }
         for name in net.blobs:
             self.graph.unique(name)
 

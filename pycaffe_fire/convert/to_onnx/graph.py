@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -37,21 +36,17 @@ class Graph:
         self.helper = need("onnx.helper")
         self.nodes: list[Any] = []
         self.arrays: dict[str, Array] = outer.arrays if outer else {}
-        self.scope = outer.scope if outer else ""
+        self.scope: str = outer.scope if outer else ""
         self._names: set[str] = outer._names if outer else set()
+        self._nodes: set[str] = outer._nodes if outer else set()
         self._constants: dict[Any, str] = outer._constants if outer else {}
         self._weights: dict[Any, str] = outer._weights if outer else {}
 
     # Names.
 
     def unique(self, name: str) -> str:
-        """This name, or one like it that is still free."""
-        made, number = name, 1
-        while made in self._names:
-            number += 1
-            made = f"{name}_{number}"
-        self._names.add(made)
-        return made
+        """This name of a tensor, or one like it that is still free."""
+        return _free(name, self._names)
 
     def rename(self, old: str, new: str, since: int) -> None:
         """Let the node that makes `old` (number `since` or later), and its readers, say `new`."""
@@ -71,7 +66,7 @@ class Graph:
     def ops(self, kind: str, inputs: Sequence[str], outputs: int, **attributes: Any) -> list[str]:
         """A node with several outputs."""
         made = [self.unique(f"{self.scope}/{kind.lower()}") for _ in range(outputs)]
-        name = self.unique(self.scope)
+        name = _free(self.scope, self._nodes)
         self.nodes.append(self.helper.make_node(kind, list(inputs), made, name=name, **attributes))
         return made
 
@@ -168,5 +163,10 @@ class Graph:
         return self.op("ConstantOfShape", self.sizes(x, shape), value=zero)
 
 
-def count(shape: Sequence[int]) -> int:
-    return prod(int(dim) for dim in shape)
+def _free(name: str, taken: set[str]) -> str:
+    made, number = name, 1
+    while made in taken:
+        number += 1
+        made = f"{name}_{number}"
+    taken.add(made)
+    return made
