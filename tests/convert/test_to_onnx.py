@@ -239,8 +239,19 @@ def test_an_ssd_detector_for_onnxruntime(tmp_path: Path) -> None:
     assert "NonMaxSuppression" in kinds
 
 
+def test_batch_one_only_where_the_net_says_so(tmp_path: Path) -> None:
+    """A literal batch size in a Reshape."""
+    literal = "reshape_param { shape { dim: 1 dim: -1 dim: 3 } }"
+    text = SSD.replace("reshape_param { shape { dim: 0 dim: -1 dim: 3 } }", literal)
+    made = convert_to_onnx(model_of(text), tmp_path / "ssd.onnx")
+    assert made.check is not None and made.check.batches == [1]
+    assert any("batch size is fixed" in note for note in made.notes)
+
+
 def test_an_ssd_detector_for_opencv(tmp_path: Path) -> None:
-    pytest.importorskip("cv2", reason="needs OpenCV")
+    cv2 = pytest.importorskip("cv2", reason="needs OpenCV")
+    if int(cv2.__version__.split(".")[0]) > 4:
+        pytest.skip("OpenCV 5.0 gives other boxes for such a node; it runs the other form")
     options = Options(detection="opencv")
     made = convert_to_onnx(
         model_of(SSD), tmp_path / "ssd.onnx", options, check_with=("onnxruntime", "opencv")

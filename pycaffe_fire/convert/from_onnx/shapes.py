@@ -109,7 +109,7 @@ def pad(target: Target, node: Node) -> None:
         target.blob(node.outputs[0])
 
 
-def _interpolation(node: Node, into: int, out: int, scale: float) -> np.ndarray:  # type: ignore[type-arg]
+def _interpolation(node: Node, into: int, out: int, scale: float) -> np.ndarray:
     """The matrix (out, into) of a resize along one axis."""
     mode = node.get("coordinate_transformation_mode", "half_pixel")
     at = np.arange(out, dtype=float)
@@ -173,7 +173,7 @@ def resize(target: Target, node: Node) -> None:
     target.onto("Reshape", node, values).reshape_param.shape.dim.extend([0, 0, *shape[2:]])
 
 
-def _repeats(matrix: np.ndarray) -> bool:  # type: ignore[type-arg]
+def _repeats(matrix: np.ndarray) -> bool:
     """Is each row of the image repeated the same number of times?"""
     out, into = matrix.shape
     return bool((matrix == np.repeat(np.eye(into), out // into, axis=0)).all())
