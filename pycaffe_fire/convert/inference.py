@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import schema
-from ..data.missing_data import DATA_FIELDS
 from ..errors import ConvertError
+from ..layers import DataLayer, layer_class
 from ..net.graph import filter_net
-from ..net.synthetic import image_shape
 from .model import Model
 
 # What becomes of layers that only training or scoring needs.
@@ -22,7 +21,6 @@ DROPPED = (
     "Accuracy", "ContrastiveLoss", "EuclideanLoss", "HDF5Output", "HingeLoss", "MultiBoxLoss",
     "MultinomialLogisticLoss", "Silence", "SmoothL1Loss",
 )  # fmt: skip
-_SOURCES = {**DATA_FIELDS, "DummyData": "dummy_data_param"}
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -86,7 +84,7 @@ def _as_inputs(layer: Any, read: set[str], shapes: Shapes, notes: list[str]) -> 
     """A data layer as an Input layer of those of its tops that are read."""
     if layer.type == "Input":
         return [_reshaped(layer, shapes)]
-    if layer.type not in _SOURCES:
+    if not feeds(layer.type):
         return [layer]
     made = schema.LayerParameter(name=layer.name, type="Input")
     for number, top in enumerate(layer.top):
@@ -95,6 +93,11 @@ def _as_inputs(layer: Any, read: set[str], shapes: Shapes, notes: list[str]) -> 
             made.input_param.shape.add(dim=shapes.get(top) or _shape(layer, number, top))
     notes.append(f'{layer.type} "{layer.name}" became the input {", ".join(made.top) or "of none"}')
     return [made] if made.top else []
+
+
+def feeds(kind: str) -> bool:
+    """Does a layer of this type bring data into a net?"""
+    return kind == "DummyData" or issubclass(layer_class(kind), DataLayer)
 
 
 def _reshaped(layer: Any, shapes: Shapes) -> Any:
@@ -111,13 +114,16 @@ def _reshaped(layer: Any, shapes: Shapes) -> Any:
 
 
 def _shape(layer: Any, number: int, top: str) -> list[int]:
-    param = getattr(layer, _SOURCES[layer.type])
     if layer.type == "DummyData":
+        param = layer.dummy_data_param
         if param.shape:
             return list(param.shape[number if len(param.shape) > 1 else 0].dim)
         legacy = (param.num, param.channels, param.height, param.width)
         return [dims[number if len(dims) > 1 else 0] for dims in legacy]
-    shape = image_shape(layer) if number == 0 and layer.type != "HDF5Data" else None
+    kind = layer_class(layer.type)
+    shape = None
+    if number == 0 and layer.type != "HDF5Data" and issubclass(kind, DataLayer):
+        shape = kind.image_shape(layer)
     if shape is None and number == 1:
         return [1]
     if shape is None:

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from .. import schema
 from ..errors import ConvertError
 from ..registry import did_you_mean
+from ..schema.proto import LayerParameter
 from .model import Model
 
 
-def with_layers(model: Model, layers: Iterable[object], notes: Iterable[str] = ()) -> Model:
+def with_layers(model: Model, layers: Iterable[LayerParameter], notes: Iterable[str] = ()) -> Model:
     """The model with these layers in place of its own."""
     param = schema.NetParameter()
     param.CopyFrom(model.param)

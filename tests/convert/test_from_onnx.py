@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,19 @@ from pycaffe_fire.convert.caffe_to_onnx import Conversion, convert_to_onnx
 from pycaffe_fire.convert.model import build, read_model
 from pycaffe_fire.convert.onnx_to_caffe import convert_to_caffe
 from pycaffe_fire.errors import ConvertError
-from tests.convert.nets import Array, model_of
+from tests.convert.nets import model_of
 from tests.convert.test_to_onnx import NET
+from tests.layers.case import Array
 
 RNG = np.random.default_rng(5)
+
+
+def integers(values: list[int]) -> Array:
+    return np.array(values, np.int64)
+
+
+def floats(values: list[float]) -> Array:
+    return np.array(values, np.float32)
 
 
 def array(*shape: int) -> Array:
@@ -79,12 +89,12 @@ OPS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     ),
     "pad and conv": (
         [node("Pad", "x p", "z"), node("Conv", "z w")],
-        {"p": np.int64([0, 0, 0, 0, 0, 0, 1, 1]), "w": W},
+        {"p": integers([0, 0, 0, 0, 0, 0, 1, 1]), "w": W},
     ),
-    "pad alone": ([node("Pad", "x p")], {"p": np.int64([0, 0, 1, 2, 0, 0, 0, 3])}),
+    "pad alone": ([node("Pad", "x p")], {"p": integers([0, 0, 1, 2, 0, 0, 0, 3])}),
     "batch norm": (
         [node("BatchNormalization", "x s b m v")],
-        {"s": array(4), "b": array(4), "m": array(4), "v": np.float32([1, 2, 3, 4])},
+        {"s": array(4), "b": array(4), "m": array(4), "v": floats([1, 2, 3, 4])},
     ),
     "max pool floor": ([node("MaxPool", "x", kernel_shape=[2, 2], strides=[2, 2])], {}),
     "max pool pads": (
@@ -110,7 +120,7 @@ OPS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "leaky": ([node("LeakyRelu", "x", alpha=0.2)], {}),
     "add number": ([node("Add", "x c")], {"c": np.float32(3)}),
     "number minus": ([node("Sub", "c x")], {"c": np.float32(3)}),
-    "divide by channels": ([node("Div", "x c")], {"c": np.float32([1, 2, 3, 4]).reshape(4, 1, 1)}),
+    "divide by channels": ([node("Div", "x c")], {"c": floats([1, 2, 3, 4]).reshape(4, 1, 1)}),
     "add image": ([node("Add", "x c")], {"c": array(1, 4, 7, 9)}),
     "difference": ([node("Relu", "x", "r"), node("Sub", "x r")], {}),
     "squeeze and excite": (
@@ -122,27 +132,27 @@ OPS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     ),
     "matmul": (
         [node("Reshape", "x s", "f"), node("MatMul", "f w", "m"), node("Add", "m b")],
-        {"s": np.int64([0, -1]), "w": array(252, 5), "b": array(5)},
+        {"s": integers([0, -1]), "w": array(252, 5), "b": array(5)},
     ),
     "flatten by shapes": (  # as PyTorch writes x.view(x.size(0), -1)
         [node("Shape", "x", "d"), node("Gather", "d zero", "n"), node("Unsqueeze", "n ax", "n1"),
          node("Concat", "n1 rest", "t", axis=0), node("Reshape", "x t")],
-        {"zero": np.int64(0), "ax": np.int64([0]), "rest": np.int64([-1])},
+        {"zero": np.int64(0), "ax": integers([0]), "rest": integers([-1])},
     ),
     "mean": ([node("ReduceMean", "x", axes=[2, 3], keepdims=0)], {}),
     "split": (
-        [node("Split", "x s", "a b", axis=1), node("Mul", "a b")], {"s": np.int64([2, 2])},
+        [node("Split", "x s", "a b", axis=1), node("Mul", "a b")], {"s": integers([2, 2])},
     ),
     "slice": (
         [node("Slice", "x a b c")],
-        {"a": np.int64([1, 0]), "b": np.int64([-1, 5]), "c": np.int64([2, 3])},
+        {"a": integers([1, 0]), "b": integers([-1, 5]), "c": integers([2, 3])},
     ),
     "concat": ([node("Relu", "x", "r"), node("Concat", "x r", axis=1)], {}),
     "nearest": (
         [node("Resize", "x  s", mode="nearest", coordinate_transformation_mode="asymmetric",
-              nearest_mode="floor")], {"s": np.float32([1, 1, 2, 2])},
+              nearest_mode="floor")], {"s": floats([1, 1, 2, 2])},
     ),
-    "bilinear": ([node("Resize", "x  s", mode="linear")], {"s": np.float32([1, 1, 2, 2])}),
+    "bilinear": ([node("Resize", "x  s", mode="linear")], {"s": floats([1, 1, 2, 2])}),
     "softmax": ([node("Softmax", "x", axis=1)], {}),
     "lrn": ([node("LRN", "x", size=3, alpha=0.3, beta=0.7, bias=2.0)], {}),
     "identity": ([node("Identity", "x")], {}),
@@ -219,7 +229,7 @@ def test_everything_that_cannot_be_is_named_at_once(tmp_path: Path) -> None:
         node("Transpose", "a", "b", perm=[0, 2, 3, 1]),
         node("Pad", "b p", mode="reflect"),
     ]
-    path = onnx_file(tmp_path / "m.onnx", nodes, {"p": np.int64([0, 0, 1, 1, 0, 0, 1, 1])})
+    path = onnx_file(tmp_path / "m.onnx", nodes, {"p": integers([0, 0, 1, 1, 0, 0, 1, 1])})
     with pytest.raises(ConvertError, match=r"3 node\(s\)") as error:
         to_caffe(path)
     assert '"n_a" (Transpose): needs a Permute layer' in str(error.value)
@@ -279,8 +289,6 @@ def test_bad_files(tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
     out = [str(folder / "o.prototxt"), str(folder / "o.caffemodel")]
     assert main([str(folder / "m.onnx"), *out]) == 1
     err = capsys.readouterr().err
-    import re
-
     assert re.search(text, err) and "Traceback" not in err
     assert not any(each.name.startswith(("o.", ".")) for each in folder.iterdir())
 

@@ -113,7 +113,7 @@ def test_preprocessing_within_the_model(tmp_path: Path) -> None:
     )  # fmt: skip
     convert(prototxt, weights, tmp_path / "net.onnx", settings=settings)
     pixels = np.float32(np.random.default_rng(0).integers(0, 256, (2, 3, 9, 9)))
-    mean = np.float32([10, 20, 30]).reshape(1, 3, 1, 1)
+    mean = np.array([10, 20, 30], np.float32).reshape(1, 3, 1, 1)
     want = ran(tmp_path / "plain.onnx", (pixels[:, ::-1] - mean) * np.float32(0.02))[0]
     np.testing.assert_allclose(ran(tmp_path / "net.onnx", pixels)[0], want, rtol=1e-4)
     props = {p.key: p.value for p in onnx.load(tmp_path / "net.onnx").metadata_props}
@@ -333,8 +333,10 @@ def test_a_python_layer_is_named(tmp_path: Path) -> None:
 
 
 def test_differences() -> None:
-    a = np.float32([1, -2, np.nan, np.inf])
+    a = np.array([1, -2, np.nan, np.inf], np.float32)
     assert difference(a, a.copy()) == 0
-    assert difference(a, np.float32([1, -2.0002, np.nan, np.inf])) == pytest.approx(1e-4, rel=1e-2)
-    assert difference(a, np.float32([1, -2, 0, np.inf])) == np.inf
+    assert difference(a, np.array([1, -2.0002, np.nan, np.inf], np.float32)) == pytest.approx(
+        1e-4, rel=1e-2
+    )
+    assert difference(a, np.array([1, -2, 0, np.inf], np.float32)) == np.inf
     assert difference(a, a[:2]) == np.inf
