@@ -1,4 +1,4 @@
-"""How much memory this machine still has for us."""
+"""How much memory this machine still has for us, and how much of it we have."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ def free_bytes() -> int | None:
     """What can still be had, of the machine and within limits set for us; None if unknown."""
     known = [size for size in (_machine_bytes(), _cgroup_bytes()) if size is not None]
     return min(known, default=None)
+
+
+def resident_bytes() -> int:
+    """What this process has in memory now; 0 if nobody knows."""
+    pages = _read("/proc/self/statm").split()
+    return int(pages[1]) * os.sysconf("SC_PAGE_SIZE") if len(pages) > 1 else 0
 
 
 def _machine_bytes() -> int | None:

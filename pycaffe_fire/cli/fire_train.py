@@ -93,7 +93,7 @@ def _run_rank(
     results = Results()
     effects = EFFECTS[options.sigint_effect], EFFECTS[options.sighup_effect]
     with (
-        _display(options.log or param.debug_info, communicator.rank) as show,
+        _display(options, param, communicator.rank) as show,
         _logs(options, param, communicator.rank) as logs,
         watched(communicator, "fire_train"),
     ):
@@ -109,18 +109,19 @@ def _run_rank(
 
 
 @contextmanager
-def _display(plain: bool, rank: int) -> Iterator[Observer]:
+def _display(options: argparse.Namespace, param: Any, rank: int) -> Iterator[Observer]:
     """A live display where there is a terminal to show it on, Caffe's log otherwise.
 
     Rank 0 speaks for all; the others only warn.
     """
     console = Console(stderr=True, highlight=False)
+    plain = options.log or param.debug_info
     if rank:
         with logging_with(stderr_handler(), logging.WARNING):
             yield lambda event: None
     elif plain or not console.is_terminal or console.is_dumb_terminal:
         with logging_with(stderr_handler(), logging.INFO):
-            yield CaffeLog()
+            yield CaffeLog(times=options.times)
     else:
         warnings = logging_with(ConsoleHandler(console), logging.WARNING)
         with warnings, ProgressDisplay(console) as display:

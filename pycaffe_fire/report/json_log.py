@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from dataclasses import asdict
 from typing import Any
@@ -20,6 +21,7 @@ from ..solver.events import (
     Evaluated,
     Event,
     Finished,
+    Histograms,
     NotFinite,
     Profiled,
     Saved,
@@ -65,10 +67,7 @@ class JsonLog:
             case Trained():
                 return self._trained(event)
             case Timed():
-                return {
-                    "iteration": event.iteration,
-                    "ranks": [asdict(times) for times in event.ranks],
-                }
+                return asdict(event)
             case Tested():
                 return {
                     "iteration": event.iteration,
@@ -78,6 +77,8 @@ class JsonLog:
                 }
             case Profiled():
                 return asdict(event)
+            case Histograms():
+                return _shortened(asdict(event))
             case Saved() | Evaluated() | NotFinite() | Finished():
                 return vars(event)
         return None
@@ -112,6 +113,9 @@ def _start(event: Started) -> dict[str, Any]:
         "seed": event.seed,
         "train": asdict(event.train) if event.train else None,
         "tests": [asdict(net) for net in event.tests],
+        "memory": event.memory,
+        "folder": os.getcwd(),
+        "process": os.getpid(),
         "hardware": hardware(),
         "versions": versions(),
     }
@@ -126,6 +130,15 @@ def output_values(outputs: list[Output]) -> dict[str, float]:
         counts[output.name] = number + 1
         found[f"{output.name}[{number}]" if number else output.name] = output.value
     return found
+
+
+def _shortened(value: Any) -> Any:
+    """Six digits are enough for a histogram."""
+    if isinstance(value, dict):
+        return {key: _shortened(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_shortened(each) for each in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def plain(value: Any) -> Any:

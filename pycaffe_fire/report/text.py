@@ -70,8 +70,9 @@ def time_lines(event: Timed) -> list[str]:
 class CaffeLog:
     """An observer that logs a run as `caffe train` does, so that parsers of its logs work."""
 
-    def __init__(self, display: int = 0) -> None:
+    def __init__(self, display: int = 0, times: bool = False) -> None:
         self._display = display
+        self._times = times  # of every rank, with every display
         self._since = time.perf_counter()
         self._since_iteration = 0
 
@@ -81,7 +82,7 @@ class CaffeLog:
                 self._started(event)
             case Trained(display=True):
                 self._trained(event)
-            case Timed():
+            case Timed() if self._times:
                 for line in time_lines(event):
                     log.info(line)
             case Testing(done=0):

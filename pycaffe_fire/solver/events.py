@@ -27,6 +27,7 @@ class Started:
     communicator: str = ""
     train: NetFacts | None = None
     tests: list[NetFacts] = field(default_factory=list)
+    memory: dict[str, int] = field(default_factory=dict)  # bytes that one rank plans with
 
 
 @dataclass
@@ -43,10 +44,40 @@ class Trained:
 
 @dataclass
 class Timed:
-    """Where time went since the last display, on every rank."""
+    """Where time went since the last display, on every rank; the bytes of memory that each has,
+    and the records that it skipped so far."""
 
     iteration: int
     ranks: list[Times]
+    memory: list[int] = field(default_factory=list)
+    skipped: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Histogram:
+    """Counts in equal bins from `low` to `high`."""
+
+    low: float
+    high: float
+    counts: list[int]
+
+
+@dataclass
+class ParameterHistograms:
+    """Of a sample of one parameter; `update_ratio` is |update| / |weights|."""
+
+    name: str
+    weights: Histogram
+    gradients: Histogram
+    update_ratio: float
+
+
+@dataclass
+class Histograms:
+    """How the parameters are spread after an update, now and then."""
+
+    iteration: int
+    parameters: list[ParameterHistograms]
 
 
 @dataclass
@@ -115,6 +146,7 @@ Event = (
     Started
     | Trained
     | Timed
+    | Histograms
     | Profiled
     | Testing
     | Tested

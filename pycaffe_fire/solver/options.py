@@ -51,7 +51,6 @@ class SolverOptions:
     keep: int | None = None
     keep_best: str | None = None
     stop_after: int | None = None
-    show_times: bool = False
     observers: Sequence[Observer] = ()
     requested_action: Callable[[], Action] = nothing
     make_net: Callable[..., Net] = Net

@@ -59,7 +59,6 @@ class RunOptions:
     bad_records: str = FAIL
     allow_python_layers: bool = False
     on_nan: str = "stop"
-    times: bool = False
     keep: int | None = None
     keep_best: str | None = None
     stop_after: int | None = None
@@ -111,7 +110,7 @@ def plan_run(asked: RunOptions, param: SolverParameter, ranks: Communicator) -> 
         share_gradients=True, on_nan=asked.on_nan, bad_records=asked.bad_records,
         python_modules=asked.allow_python_layers, ignore_mismatch=asked.ignore_mismatch,
         cuda_graph=asked.cuda_graph, keep=asked.keep, keep_best=asked.keep_best,
-        stop_after=asked.stop_after, show_times=asked.times,
+        stop_after=asked.stop_after,
     )  # fmt: skip
     with _naming(asked.solver):
         return Plan(_changed(asked, param, options, ranks), options, snapshot)

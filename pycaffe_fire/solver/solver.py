@@ -11,6 +11,7 @@ from dataclasses import asdict
 
 from .. import schema
 from ..backend.base import Backend, Segment
+from ..backend.host import resident_bytes
 from ..backend.tensor import Array
 from ..errors import SolverError
 from ..layers import Context
@@ -36,6 +37,7 @@ from .events import (
     Trained,
 )
 from .health import ADVICE, Health
+from .histograms import HistogramSampler
 from .local_rates import local_rates
 from .loss_scale import loss_scale
 from .nets import FoundNet, find_test_nets, find_train_net
@@ -135,6 +137,7 @@ class Solver:
         self.health = Health(self.leaves, self.options.on_nan)
         self._stopwatch = Stopwatch(self.leaves)
         self._profiler: Profiler | None = None
+        self._sampler: HistogramSampler | None = None
         self._replay = Replay(self) if self.options.cuda_graph else None
         self.losses: deque[float] = deque(maxlen=self.param.average_loss)
         self.resumed = False  # the next step goes on in the middle of one
@@ -185,13 +188,16 @@ class Solver:
             Started(
                 self.net.name, self.param, self.iter, self.batch_size, self.leaves.count,
                 self.backend.describe(), self.seed, ranks.size, ranks.describe(),
-                facts(self.net), [facts(n) for n in self.test_nets],
+                facts(self.net), [facts(n) for n in self.test_nets], asdict(self._need),
             )
         )  # fmt: skip
         if ranks.rank == 0:
             self._warn_if_idle()
-        self._profiler = Profiler(self.net) if self.observers else None
         p = self.param
+        if self.observers:
+            self._profiler = Profiler(self.net)
+            if ranks.rank == 0:  # all ranks have the same weights
+                self._sampler = HistogramSampler(self.net.parameters, p.max_iter)
         while True:
             self.step(p.max_iter - self.iter)
             written = p.snapshot and self.iter % p.snapshot == 0 and not self.snapshots.failure
@@ -279,7 +285,7 @@ class Solver:
             self.plateau.observe(self.iter, loss)
             tell_step(self.param, self.iter)
             if replay is None:
-                self.apply_update(squares)
+                self._update_watched(squares, display)
         elif not self._recover(loss):
             return False
         ended = time.perf_counter()
@@ -288,12 +294,31 @@ class Solver:
         rate = self.lr
         self.iter += 1
         self.tell(Trained(self.iter - 1, loss, rate, ended - began, display, outputs))
-        if display and self.options.show_times:
-            self.tell(Timed(self.iter - 1, self.communicator.gather(self._stopwatch.take())))
+        if display:  # on all ranks alike: they gather
+            self._tell_times()
         if self._profiler is not None and (times := self._profiler.iteration()):
             self._profiler = None
             self.tell(Profiled(self.iter - 1, times))
         return True
+
+    def _update_watched(self, squares: float | None, display: bool) -> None:
+        """Update; now and then, where somebody looks on, say how the parameters are spread."""
+        sampler = self._sampler
+        if sampler is None or not display or not sampler.due(self.iter):
+            self.apply_update(squares)
+            return
+        self.net.parameters.sync_weights()
+        before = sampler.before()
+        self.apply_update(squares)
+        scale = 1.0 / (self.leaves.count * self.param.iter_size)
+        self.tell(sampler.after(self.iter, before, self.leaves.gradients, scale))
+
+    def _tell_times(self) -> None:
+        feeds = [n for net in self.leaves.nets for n in net.layers if isinstance(n, Feed)]
+        skipped = sum(feed.skipped for feed in feeds)
+        report = self._stopwatch.take(), resident_bytes(), skipped
+        times, memory, skips = zip(*self.communicator.gather(report), strict=True)
+        self.tell(Timed(self.iter - 1, list(times), list(memory), list(skips)))
 
     @property
     def profiled(self) -> bool:
