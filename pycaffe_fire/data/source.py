@@ -92,6 +92,17 @@ class ImageSource(ABC):
         found = (self._sample(*pair) for pair in zip(records, samples, strict=True))
         self._transform(_labelled(found, label), samples, data)
 
+    def look(self, record: int, sample: int) -> tuple[NDArray[Any], int, Floats]:
+        """One record as it is stored, its label, and what a net sees of it as this sample (which
+        decides where it is cropped and whether it is mirrored); raises if it is bad."""
+        stored = self.read(record)[0].copy()
+        image, label = self._checked(record, sample)
+        channels, height, width = image.shape
+        shape = self._transform.output_shape((channels, height, width), self.where(record))
+        seen = np.empty((1, *shape), np.float32)
+        self._transform([image], range(sample, sample + 1), seen)
+        return stored, label, seen[0]
+
     def fit(
         self, samples: range, buffers: Buffers, allocate: Callable[[tuple[int, ...]], Floats]
     ) -> tuple[Buffers, Buffers]:

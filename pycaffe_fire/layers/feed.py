@@ -120,6 +120,11 @@ class Feed(DataLayer):
         return f"{self.name}: {self.records} records, {found.hexdigest()}"
 
     @property
+    def source(self) -> Source:
+        """What the loader reads."""
+        return self._source
+
+    @property
     def wait_seconds(self) -> float:
         """Time spent waiting for data since the start."""
         return self._loader.wait_seconds

@@ -15,6 +15,7 @@ from ..errors import FireError
 from ..schema.files import replacing
 from .curves import panels
 from .progress import clock
+from .record import epochs_of, record_tables
 from .runs import Run
 from .summary import TRAINING, gigaflop, shapes_text
 from .svg import chart
@@ -95,7 +96,8 @@ def page(runs: Sequence[Run], by: str = "iteration", smooth: int = 1) -> str:
         rows = [(f"iteration {t['iteration']}", f"{t['what']}; {t['done']}") for t in run.troubles]
         body.append(_facts("Not finite", rows, "warn"))
     if run.started:
-        body += ['<div class="columns">', *_records(run), "</div>", _net(run)]
+        tables = (_facts(*table) for table in record_tables(run))
+        body += ['<div class="columns">', *tables, "</div>", _net(run)]
     else:
         body.append('<p class="sub">Only the JSON log of a run tells more than its curves.</p>')
     return (
@@ -133,88 +135,13 @@ def _tiles(run: Run) -> str:
         tiles.append((shown, "images per second"))
     if run.started:
         tiles.append((f"{run.started['batch']:,}", "batch, all ranks"))
-        epochs = _epochs(run)
+        epochs = epochs_of(run)
         if epochs:
             tiles.append((f"{epochs:.3g}", "epochs"))
     cells = (
         f'<div class="tile"><b>{escape(a)}</b><span>{escape(b)}</span></div>' for a, b in tiles
     )
     return f'<div class="tiles">{"".join(cells)}</div>'
-
-
-def _iterations(run: Run) -> int:
-    if run.finished:
-        return int(run.finished["iteration"])
-    return max(points[-1].iteration for points in run.series.values())
-
-
-def _epochs(run: Run) -> float | None:
-    data = [d for d in (run.started.get("train") or {}).get("data", []) if d["records"]]
-    if not data:
-        return None
-    return float(_iterations(run) * run.started["batch"] / data[0]["records"])
-
-
-def _records(run: Run) -> Iterable[str]:
-    started, solver = run.started, run.started["solver"]
-    yield _facts("Accuracy protocol", _protocol(run))
-    machine = started["hardware"]
-    rows = [
-        ("computed by", started["backend"]),
-        ("processor", f"{machine['processor']}, {machine['cores']} cores used"),
-        ("memory", mebibytes(machine["memory_bytes"])),
-        ("ranks", f"{started['ranks']} ({started['communicator']})"),
-        ("leaves of the batch", str(started["leaves"])),
-        ("system", machine["system"]),
-        ("versions", ", ".join(f"{name} {v}" for name, v in started["versions"].items())),
-    ]
-    yield _facts("Hardware and software", rows)
-    skipped = ("net", "train_net", "test_net", "snapshot_prefix", "train_state", "test_state")
-    shown = [("type", solver.get("type", "SGD"))]
-    shown += [
-        (name, _value(value)) for name, value in solver.items() if name not in (*skipped, "type")
-    ]
-    yield _facts("Hyperparameters", [*shown, ("seed used", str(started["seed"]))])
-
-
-def _protocol(run: Run) -> list[tuple[str, str]]:
-    """What was trained on and tested on, and how."""
-    started, rows = run.started, []
-    for data in (started["train"] or {}).get("data", []):
-        rows.append(("training data", _data(data)))
-    epochs = _epochs(run)
-    length = f"{_iterations(run):,} iterations of {started['batch']:,} samples"
-    rows.append(("trained for", f"{length}, {epochs:.3g} epochs" if epochs else length))
-    solver = started["solver"]
-    for number, test in enumerate(started["tests"]):
-        which = f" #{number}" if number else ""
-        for data in test["data"]:
-            rows.append((f"test data{which}", _data(data)))
-            passes = solver["test_iter"][number]
-            counted = f"mean over {passes} batches of {data['batch']}"
-            whole = data["records"]
-            if whole:
-                part = passes * data["batch"] / whole
-                counted += f": {passes * data['batch']:,} of {whole:,} samples ({part:.0%})"
-            crop = "the centre crop" if "crop_size" in data["transform"] else "the whole"
-            rows.append((f"tests averaged{which}", f"{counted}, {crop} of each"))
-        rows.append((f"tested{which}", f"every {solver.get('test_interval', 0)} iterations"))
-    for name, points in run.series.items():
-        if name.startswith("test"):
-            rows.append((f"final {name}", f"{points[-1].value:g}"))
-    return rows
-
-
-def _data(data: Mapping[str, Any]) -> str:
-    records = f", {data['records']:,} samples" if data["records"] else ""
-    transform = f"; {data['transform']}" if data["transform"] else "; used as they are"
-    return f"{data['source']}{records}{transform}"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(_value, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _facts(title: str, rows: Iterable[tuple[str, str]], kind: str = "") -> str:

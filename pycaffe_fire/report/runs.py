@@ -96,17 +96,18 @@ def _kind(file: str) -> Callable[[Run, str], None]:
 
 
 def _read_json(run: Run, file: str) -> None:
-    clock = _Clock()
+    clock = Clock()
     for event in read_events(file):
         try:
-            _take(run, event, clock)
+            take_event(run, event, clock)
         except (KeyError, TypeError, AttributeError) as error:
             raise FireError(
                 f"{file}: not a log of fire_train's: {error!r} in an event {event['event']!r}"
             ) from error
 
 
-def _take(run: Run, event: dict[str, Any], clock: _Clock) -> None:
+def take_event(run: Run, event: dict[str, Any], clock: Clock) -> None:
+    """Let an event of a JSON log into the run."""
     if event["event"] == "started":
         clock.start(event["time"])
     at, seconds = event.get("iteration", 0), clock(event["time"])
@@ -132,7 +133,7 @@ def _take(run: Run, event: dict[str, Any], clock: _Clock) -> None:
             run.finished = {**event, "seconds": seconds}
 
 
-class _Clock:
+class Clock:
     """Seconds of training: the pause before a run goes on does not count."""
 
     def __init__(self) -> None:

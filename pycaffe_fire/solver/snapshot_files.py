@@ -50,7 +50,7 @@ def newest_snapshot(prefix: str, besides: Collection[Version] = ()) -> Found:
     Not the one with the highest iteration: that may be left over from a longer run before. States
     among `besides` do not count.
     """
-    files = list(_files(prefix))
+    files = list(snapshot_paths(prefix))
     states = [path for path in files if ".solverstate" in path]
     found = Found()
     candidates = [path for path in states if _version(path) not in besides]
@@ -74,14 +74,14 @@ def newest_snapshot(prefix: str, besides: Collection[Version] = ()) -> Found:
 
 def known_states(prefix: str) -> set[Version]:
     """The states that are there now, to tell them from those a run adds or writes again."""
-    return {_version(path) for path in _files(prefix) if ".solverstate" in path}
+    return {_version(path) for path in snapshot_paths(prefix) if ".solverstate" in path}
 
 
 def _version(path: str) -> Version:
     return path, os.stat(path).st_mtime_ns
 
 
-def _files(prefix: str) -> Iterator[str]:
+def snapshot_paths(prefix: str) -> Iterator[str]:
     """All snapshot files under a prefix, weights and states."""
     for path in glob.glob(f"{glob.escape(prefix)}_*"):
         if _NAME.fullmatch(path[len(prefix) :]) and os.path.isfile(path):
@@ -102,7 +102,7 @@ def _age(state: str) -> tuple[float, int]:
 def prune(prefix: str, iteration: int, keep: int) -> None:
     """Delete all but the last `keep` snapshots up to an iteration; never PREFIX_best."""
     by_iteration: dict[int, list[str]] = {}
-    for path in _files(prefix):
+    for path in snapshot_paths(prefix):
         match = _NAME.search(path)
         if match and match.group(2):
             by_iteration.setdefault(int(match.group(2)), []).append(path)

@@ -32,11 +32,12 @@ COLOURS = {
 
 @dataclass
 class Box:
-    """One box: its title, the lines under it, and its colour's family."""
+    """One box: its title, the lines under it, its colour's family, and the layers in it."""
 
     title: str
     lines: list[str]
     family: str
+    layers: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -102,7 +103,9 @@ class _Builder:
         makers = self.makers.get(name, [])
         if list(layer.top) != [name] or name in self.read or len(makers) != 1:
             return False
-        self.chart.boxes[makers[0]].lines.append(describe(layer) + self._rates(layer))
+        box = self.chart.boxes[makers[0]]
+        box.lines.append(describe(layer) + self._rates(layer))
+        box.layers.append(layer.name)
         return True
 
     def _rates(self, layer: LayerParameter) -> str:
@@ -127,7 +130,7 @@ class _Builder:
             lines.append(f"reads {', '.join(far)}")
         shapes = ["x".join(map(str, self.shapes[top])) for top in layer.top if self.shapes.get(top)]
         lines += [f"gives {', '.join(shapes)}"] if shapes else []
-        self.chart.boxes.append(Box(layer.name, lines, family(layer)))
+        self.chart.boxes.append(Box(layer.name, lines, family(layer), [layer.name]))
         self.ranks.append(1 + max((self.ranks[m] for m in arrows), default=-1))
         if not layer.bottom:
             self.sources.add(number)

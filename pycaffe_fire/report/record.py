@@ -1,0 +1,88 @@
+"""The facts that the FireCaffe paper asks people to publish of a run, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..net.summary import mebibytes
+from .runs import Run
+
+Table = tuple[str, list[tuple[str, str]]]  # a title, and rows of a name and a text
+
+
+def _iterations(run: Run) -> int:
+    if run.finished:
+        return int(run.finished["iteration"])
+    return max(points[-1].iteration for points in run.series.values())
+
+
+def epochs_of(run: Run) -> float | None:
+    """How often a run has seen its training data, if it says how large that is."""
+    data = [d for d in (run.started.get("train") or {}).get("data", []) if d["records"]]
+    if not data:
+        return None
+    return float(_iterations(run) * run.started["batch"] / data[0]["records"])
+
+
+def record_tables(run: Run) -> Iterator[Table]:
+    """Title and rows of every table; the run must come from a JSON log."""
+    started, solver = run.started, run.started["solver"]
+    yield "Accuracy protocol", _protocol(run)
+    machine = started["hardware"]
+    rows = [
+        ("computed by", started["backend"]),
+        ("processor", f"{machine['processor']}, {machine['cores']} cores used"),
+        ("memory", mebibytes(machine["memory_bytes"])),
+        ("ranks", f"{started['ranks']} ({started['communicator']})"),
+        ("leaves of the batch", str(started["leaves"])),
+        ("system", machine["system"]),
+        ("versions", ", ".join(f"{name} {v}" for name, v in started["versions"].items())),
+    ]
+    yield "Hardware and software", rows
+    skipped = ("net", "train_net", "test_net", "snapshot_prefix", "train_state", "test_state")
+    shown = [("type", solver.get("type", "SGD"))]
+    shown += [
+        (name, _value(value)) for name, value in solver.items() if name not in (*skipped, "type")
+    ]
+    yield "Hyperparameters", [*shown, ("seed used", str(started["seed"]))]
+
+
+def _protocol(run: Run) -> list[tuple[str, str]]:
+    """What was trained on and tested on, and how."""
+    started, rows = run.started, []
+    for data in (started["train"] or {}).get("data", []):
+        rows.append(("training data", _data(data)))
+    epochs = epochs_of(run)
+    length = f"{_iterations(run):,} iterations of {started['batch']:,} samples"
+    rows.append(("trained for", f"{length}, {epochs:.3g} epochs" if epochs else length))
+    solver = started["solver"]
+    for number, test in enumerate(started["tests"]):
+        which = f" #{number}" if number else ""
+        for data in test["data"]:
+            rows.append((f"test data{which}", _data(data)))
+            passes = solver["test_iter"][number]
+            counted = f"mean over {passes} batches of {data['batch']}"
+            whole = data["records"]
+            if whole:
+                part = passes * data["batch"] / whole
+                counted += f": {passes * data['batch']:,} of {whole:,} samples ({part:.0%})"
+            crop = "the centre crop" if "crop_size" in data["transform"] else "the whole"
+            rows.append((f"tests averaged{which}", f"{counted}, {crop} of each"))
+        rows.append((f"tested{which}", f"every {solver.get('test_interval', 0)} iterations"))
+    for name, points in run.series.items():
+        if name.startswith("test"):
+            rows.append((f"final {name}", f"{points[-1].value:g}"))
+    return rows
+
+
+def _data(data: Mapping[str, Any]) -> str:
+    records = f", {data['records']:,} samples" if data["records"] else ""
+    transform = f"; {data['transform']}" if data["transform"] else "; used as they are"
+    return f"{data['source']}{records}{transform}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_value, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
