@@ -19,7 +19,7 @@ from .deploy import deploy_net, without_splits
 
 LABEL_NAMES = ("labels.txt", "synset_words.txt", "classes.txt", "label_names.txt")
 MOST_LABELS = 100_000
-_ITERATION = re.compile(r"_iter_(\d+)\.caffemodel")
+_ITERATION = re.compile(r"_iter_(\d+)\.(caffemodel|solverstate)")
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..report.runs import Clock, Point, Run, take_event
+from .files import iteration_of
 from .series import Series, View
 
 CHUNK = 1 << 22  # bytes that are read at a time
@@ -115,9 +116,11 @@ class RunLog:
     def _noted(self, event: dict[str, Any]) -> dict[str, Any]:
         kept = ("event", "time", "iteration", "what", "done", "path", "format", "early", "ranks")
         noted = {key: event[key] for key in kept if key in event}
-        noted.setdefault("iteration", self.iteration)
         if "path" in noted:
             noted["path"] = os.path.basename(noted["path"])
+            if iteration_of(noted["path"]) >= 0:
+                noted["iteration"] = iteration_of(noted["path"])
+        noted.setdefault("iteration", self.iteration)
         return noted
 
     def _take_times(self, event: dict[str, Any]) -> None:
@@ -177,6 +180,8 @@ def brief(event: dict[str, Any]) -> str:
     if kind == "timed":
         parts = [f"{sum(rank[n] for n in TIMES[:3]):.3g} s" for rank in event["ranks"][:8]]
         return f"{when} timed at {event['iteration']}: {', '.join(parts)}"
+    if kind == "saved":
+        return f"{when} saved {event['path']}"
     if kind in ("histograms", "profiled"):
         return f"{when} {kind} at {event['iteration']}"
     shown = {**event, **event.get("outputs", {})}

@@ -7,8 +7,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ..errors import FireError
 
@@ -83,17 +83,22 @@ def end_with_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def start_beside(folder: str) -> tuple[str, Any]:
-    """Start a board as a process of its own that ends with ours; its address, and the process."""
+@contextmanager
+def board_beside(folder: str) -> Iterator[str]:
+    """A board as a process of its own that ends with ours, however that ends; gives its address."""
     process = subprocess.Popen(
         [sys.executable, "-m", "pycaffe_fire.cli.fire_board", "--with-parent",
          os.path.abspath(folder)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True, cwd=package_home(),
     )  # fmt: skip
-    assert process.stdout is not None and process.stderr is not None
-    address = process.stdout.readline().strip()
-    if not address:
-        reason = process.stderr.read().strip() or "it ended"
-        raise FireError(f"the board did not start: {reason}")
-    return address, process
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    try:
+        address = process.stdout.readline().strip()
+        if not address:
+            reason = process.stderr.read().strip() or "it ended"
+            raise FireError(f"the board did not start: {reason}")
+        yield address
+    finally:
+        process.stdin.close()  # its sign to end
+        process.wait()

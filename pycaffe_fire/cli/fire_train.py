@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import NoReturn
 
 from rich.console import Console
 
+from ..board.server import board_beside
 from ..errors import SolverError
 from ..parallel.communicator import Communicator
 from ..parallel.job import check_names, failing_together, join, ranks_started
@@ -49,9 +51,10 @@ def _train(options: argparse.Namespace) -> None:
         return
     check_names(options.communicator, options.gradients)
     if options.ranks and ranks_started() == 1:
-        _launch(options)
+        with _board(options, rank=0):
+            _launch(options)
     communicator = join(options.communicator, options.gradients)
-    with failing_together(communicator, "fire_train"):
+    with failing_together(communicator, "fire_train"), _board(options, communicator.rank):
         _run_rank(options, read_param(options.solver), communicator)
 
 
@@ -59,9 +62,26 @@ def _asked(options: argparse.Namespace) -> RunOptions:
     return RunOptions(**{f.name: getattr(options, f.name) for f in fields(RunOptions)})
 
 
+@contextmanager
+def _board(options: argparse.Namespace, rank: int) -> Iterator[None]:
+    """A board beside the run, if asked for; its address is told once."""
+    if not options.board or options.summary or rank:
+        yield
+        return
+    folder = os.path.dirname(read_param(options.solver).snapshot_prefix) or "."
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise SolverError(f"{folder}: the run's folder cannot be made: {error.strerror}") from error
+    with board_beside(folder) as address:
+        print(f"fire_board: {address}", file=sys.stderr, flush=True)
+        yield
+
+
 def _launch(options: argparse.Namespace) -> NoReturn:
     """Start the ranks with the flags we were given, except those that are about starting them."""
     flags = without_flags(options.given, ("-n", "--ranks", "--hosts", "--restarts"))
+    flags = [flag for flag in flags if flag != "--board"]
     prefix = read_param(options.solver).snapshot_prefix
     before = known_states(prefix)
 

@@ -128,6 +128,10 @@ def parser() -> Parser:
         "--summary", action="store_true",
         help="show the net's layers, shapes, parameters, memory and GFLOPs, and train nothing",
     )  # fmt: skip
+    flag(
+        "--board", action="store_true",
+        help="start fire_board on the run's folder beside the run; it ends with it",
+    )  # fmt: skip
     flag("--times", action="store_true", help="with every display: where time went, on each rank")
     _add_keeping_flags(flag)
     _add_rank_flags(flag)

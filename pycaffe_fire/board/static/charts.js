@@ -52,7 +52,7 @@ export class Chart {
       axes: [{ ...axes, label: axis, labelSize: 18, labelFont: "12px system-ui", size: 38 },
         { ...axes, size: 56, values: (_, splits) => splits.map((v) => (v === null ? "" : number(v, 3))) }],
       legend: { live: true },
-      series: [{ label: axis, value: (_, v) => number(v, 5) }, ...lines.map((each) => ({
+      series: [{ label: axis, value: (u, v) => number(v ?? u.data[0].at(-1), 5) }, ...lines.map((each) => ({
         label: each.label, class: each.raw ? "raw" : undefined, stroke: each.colour + (each.raw ? "40" : ""), width: each.raw ? 1 : 1.8,
         dash: each.dash, spanGaps: true, points: { show: Boolean(each.dots), size: 6, fill: each.colour },
         value: (u, v, i, at) => (v === null || v === undefined ? nearest(u, i, at) : number(v, 5)),
@@ -93,11 +93,10 @@ export class Chart {
   }
 }
 
-// Curves have points at different places: under the cursor the last one before it counts.
+// Curves have points at different places: the last one before the cursor counts, or the last of all.
 function nearest(u, series, at) {
-  if (at === null || at === undefined) return "–";
   const values = u.data[series];
-  for (let i = at; i >= 0; i -= 1) if (values[i] !== null && values[i] !== undefined) return number(values[i], 5);
+  for (let i = at ?? values.length - 1; i >= 0; i -= 1) if (values[i] !== null && values[i] !== undefined) return number(values[i], 5);
   return "–";
 }
 

@@ -71,14 +71,16 @@ export class Curves {
 
   draw(runs, found) {
     const panels = new Map(ORDER.map((title) => [title, []]));
-    found.forEach((curves, k) => Object.entries(curves).forEach(([name, curve]) => {
+    const tests = (name) => name.startsWith("test");
+    const sorted = (curves) => Object.entries(curves).sort(([a], [b]) => tests(a) - tests(b));
+    found.forEach((curves, k) => sorted(curves).forEach(([name, curve]) => {
       const lines = panels.get(group(name)), several = runs.length > 1;
       const shown = lines.filter((line) => !line.raw), own = shown.filter((line) => line.run === k).length;
       const tint = several ? runs[k].colour : colour(shown.length);
       const common = { colour: tint, run: k };
       if (curve.raw && name !== "rate") lines.push({ ...common, label: "", x: curve.raw_x, y: curve.raw, raw: true });
       lines.push({ ...common, label: several ? `${runs[k].title}: ${name}` : name, x: curve.x, y: curve.y,
-        dash: several ? DASHES[own % DASHES.length] : undefined, dots: curve.x.length < 60 });
+        dash: several ? DASHES[own % DASHES.length] : undefined, dots: tests(name) && curve.x.length < 60 });
     }));
     for (const [title, lines] of panels) {
       if (!lines.length) {

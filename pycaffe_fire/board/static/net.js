@@ -7,14 +7,15 @@ import { title } from "./runs.js";
 
 class Canvas {
   constructor(drawn, open) {
-    this.whole = [0, 0, drawn.width, drawn.height];
+    const wide = Math.max(drawn.width, 420);
+    this.whole = [(drawn.width - wide) / 2, 0, wide, drawn.height];
     const path = (points) => `M${points[0]} ${points.slice(1).map((p, i) => (i % 3 === 0 ? "C" : "") + p).join(" ")}`;
     const node = (box) => s("g", { class: `node f-${box.family}`, tabindex: "0", role: "button", "data-layer": box.layers[0], "aria-label": `layer ${box.title}`,
       onclick: () => this.moved || open(box), onkeydown: (e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); open(box); } } },
     s("rect", { x: box.x, y: box.y, width: box.width, height: box.height, rx: 6 }),
     s("text", { class: "t", x: box.x + box.width / 2, y: box.y + 18 }, box.title),
     box.lines.map((text, i) => s("text", { x: box.x + box.width / 2, y: box.y + 34 + 15 * i }, text)));
-    this.svg = s("svg", { role: "group", "aria-label": "the net", preserveAspectRatio: "xMidYMid meet" },
+    this.svg = s("svg", { role: "group", "aria-label": "the net", preserveAspectRatio: "xMidYMin meet" },
       s("defs", {}, s("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 6, markerHeight: 6, orient: "auto" }, s("path", { d: "M0 0L8 4L0 8z", fill: "currentColor" }))),
       drawn.curves.map((points) => s("path", { class: "edge", d: path(points), "marker-end": "url(#arrow)" })), drawn.boxes.map(node));
     const tool = (text, label, act) => h("button", { type: "button", "aria-label": label, onclick: act }, text);
@@ -30,8 +31,8 @@ class Canvas {
 
   // Long nets begin at their top, large enough to read.
   begin() {
-    const [, , width, height] = this.whole, tall = Math.min(height, Math.max(width * 0.9, 520));
-    this.set([0, 0, width, tall]);
+    const [left, , width, height] = this.whole, tall = Math.min(height, Math.max(width * 0.9, 520));
+    this.set([left, 0, width, tall]);
   }
 
   point(event) {

@@ -11,7 +11,7 @@ function matrix(found, name) {
   if (n > MOST_CELLS) return confusions(found, name);
   const cell = (count, i, j, total) => {
     const share = total ? count / total : 0, tint = i === j ? "var(--accent)" : "var(--bad)";
-    return h("td", { title: `${name(i)} taken for ${name(j)}: ${count}`, "data-cell": `${i},${j}`, style: { background: count ? `color-mix(in srgb, ${tint} ${Math.round(12 + 78 * Math.sqrt(share))}%, transparent)` : "var(--hover)" } }, count || "");
+    return h("td", { title: `${name(i)} taken for ${name(j)}: ${count}`, "data-cell": `${i},${j}`, style: { color: i === j && share > 0.3 ? "var(--on-accent)" : "", background: count ? `color-mix(in srgb, ${tint} ${Math.round(12 + 78 * Math.sqrt(share))}%, transparent)` : "var(--hover)" } }, count || "");
   };
   return h("div", { class: "scroll" }, h("table", { class: "matrix", id: "matrix" }, h("caption", { class: "soft" }, "rows: what it is; columns: what the net says"),
     h("thead", {}, h("tr", {}, h("th"), found.matrix.map((_, j) => h("th", { title: name(j) }, j)))),

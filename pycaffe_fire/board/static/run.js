@@ -19,7 +19,7 @@ const tiles = (row, total) => h("div", { class: "tiles" },
   total.parameters ? tile(number(total.parameters), "parameters") : null,
   row.skipped ? tile(String(row.skipped), "records skipped") : null);
 
-const facts = (tables) => h("div", { class: "grid2" }, tables.map(([name, lines]) => h("div", { class: "card" }, h("h3", {}, name),
+const facts = (tables) => h("div", { class: "grid3" }, tables.map(([name, lines]) => h("div", { class: "card" }, h("h3", {}, name),
   h("table", { class: "facts" }, h("tbody", {}, lines.map(([a, b]) => h("tr", {}, h("th", { scope: "row" }, a), h("td", {}, b))))))));
 
 function profile(layers) {
@@ -60,8 +60,8 @@ function memory(found, chart, overTime) {
 }
 
 const WORDS = { started: "started", saved: "saved", notfinite: "not finite", finished: "finished" };
-const event = (each, number_) => h("li", { class: each.event === "notfinite" ? "bad" : "" }, h("b", {}, each.event === "started" && each.iteration ? "restarted" : WORDS[each.event]),
-  ` at iteration ${each.iteration}`, each.path ? `: ${each.path}` : "", each.what ? `: ${each.what}; ${each.done}` : "", each.early ? " (early)" : "",
+const event = (each) => h("li", { class: each.event === "notfinite" ? "bad" : "" }, h("b", {}, each.event === "started" && each.iteration ? "restarted" : WORDS[each.event]),
+  ` at iteration ${each.iteration}`, each.path ? `: ${each.path}` : "", each.done ? `: ${each.what}; ${each.done}` : "", each.early ? " (early)" : "",
   h("br"), h("small", {}, clock(each.time)));
 
 function files(id, found) {

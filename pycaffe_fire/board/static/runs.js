@@ -14,7 +14,7 @@ const COLUMNS = [
   ["images_per_second", "Images/s", (r) => r.images_per_second ?? 0], ["seconds_left", "Time left", (r) => r.seconds_left ?? Infinity],
   ["ranks", "Ranks", (r) => r.ranks], ["began", "Settings that differ", (r) => r.began],
 ];
-const LESS = new Set(["images_per_second", "ranks", "began", "seconds_left"]);
+const LESS = new Set(["state", "images_per_second", "ranks", "began", "seconds_left"]);
 const NUMBERS = new Set(["iteration", "loss", "best", "images_per_second", "seconds_left", "ranks"]);
 
 export const title = (row) => (row.folder === "." ? row.name : `${row.folder}/${row.name}`);
@@ -46,8 +46,8 @@ export function showRuns(main) {
     return h("tr", { "data-run": row.id },
       h("td", {}, h("input", { type: "checkbox", checked: chosen.has(row.id), "aria-label": `Compare ${title(row)}`, onchange: (e) => toggle(row.id, e.target.checked) })),
       h("td", { class: "name" }, h("i", { class: "swatch", style: { background: tints.get(row.id) } }), h("a", { href: `#/run/${row.id}` }, title(row)),
-        h("br"), h("small", {}, row.net)),
-      h("td", {}, h("span", { class: `state ${row.state}` }, row.reading ? "reading" : row.state), row.troubles ? h("small", { class: "bad" }, ` ${row.troubles} NaN`) : null),
+        h("br"), h("span", { class: `state more ${row.state}` }, row.state), h("small", { class: "less" }, row.net)),
+      h("td", { class: "less" }, h("span", { class: `state ${row.state}` }, row.reading ? "reading" : row.state), row.troubles ? h("small", { class: "bad" }, ` ${row.troubles} NaN`) : null),
       h("td", { class: "n" }, number(row.iteration, 7), h("br"), h("span", { class: "meter", title: `${Math.round(100 * share)} %` }, h("i", { style: { width: `${100 * share}%` } }))),
       h("td", { class: "n", "data-loss": row.loss }, number(row.loss)),
       h("td", { class: "n" }, row.best ? [number(row.best.value), h("br"), h("small", {}, row.best.name.split("/").pop())] : "–"),

@@ -43,12 +43,13 @@ export function showTry(main, id) {
     const activations = h("img", { class: "wide", id: "activations", alt: "activations" }), layer = h("div", {});
     const show = (each) => { blob = each; activations.src = `/api/runs/${id}/blob?${query({ name: blob, snapshot, turn: String(turn) })}`; };
     const blobs = found.blobs.map(([each, sizes]) => [each, `${each} (${shape(sizes.slice(1))})`]);
+    if (!found.blobs.some(([each]) => each === blob)) [blob] = found.blobs[1] ?? found.blobs[0];
     replace(body, h("div", { class: "split", style: { marginTop: "14px" } },
       h("div", { class: "card" }, h("h3", { style: { marginTop: 0 } }, "What the net sees"), seen, h("p", { class: "sub" }, `the image has ${found.size[0]} × ${found.size[1]} pixels`),
         found.kind === "classification" ? h("div", { class: "bar" }, h("button", { type: "button", id: "occlude", onclick: () => occlude(found, seen, layer) }, "Where does it look?")) : null, layer),
       h("div", {}, h("div", { class: "card", id: "answer" }, h("h3", { style: { marginTop: 0 } }, { classification: "Top five", detection: "Boxes", segmentation: "Classes by area" }[found.kind]), answers(found)),
         h("div", { class: "card", style: { marginTop: "14px" } }, h("h3", { style: { marginTop: 0 } }, "Activations"), choice("Blob", blobs, blob, show), h("p"), activations))));
-    show(found.blobs.some(([each]) => each === blob) ? blob : (found.blobs[1] ?? found.blobs[0])[0]);
+    show(blob);
   }
 
   async function occlude(found, seen, place) {
