@@ -131,7 +131,7 @@ async def live(request: Request) -> Response:
             news = [key for key, version in now.items() if known.get(key) != version]
             gone = [key for key in known if key not in now]
             if news or gone or first:
-                rows = await run_in_threadpool(lambda k=news: [board.runs.row(key) for key in k])
+                rows = await run_in_threadpool(board.runs.rows, news)
                 yield f"data: {_dumps({'rows': rows, 'gone': gone})}\n\n"
             known, first = now, False
             try:

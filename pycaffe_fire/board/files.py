@@ -80,7 +80,7 @@ def parsed(net: dict[str, Any]) -> Any:
 
 def image_shape(net: dict[str, Any]) -> list[int]:
     """Channels, height and width of what the net's first data layer gives."""
-    tops = next((layer["tops"] for layer in net["layers"] if layer["tops"]), [])
+    tops: list[list[int]] = next((layer["tops"] for layer in net["layers"] if layer["tops"]), [])
     if not tops or len(tops[0]) != 4:
         raise FireError(f"the net reads no images, but blobs of shape {tops[:1]}")
     return [int(size) for size in tops[0][1:]]

@@ -110,7 +110,8 @@ def bars_png(values: Array, height: int = 96) -> bytes:
     rows = np.arange(height)[:, None]
     zero, ends = (high - 0.0) * scale, (high - values) * scale
     inside = (rows >= np.minimum(zero, ends)) & (rows <= np.maximum(zero, ends))
-    pixels = np.where(inside[..., None], np.uint8([218, 96, 96]), np.uint8([24, 28, 48]))
+    ink, paper = np.array([218, 96, 96], np.uint8), np.array([24, 28, 48], np.uint8)
+    pixels: Array = np.where(inside[..., None], ink, paper)
     return png(np.ascontiguousarray(pixels.repeat(max(1, 480 // max(1, len(values))), 1)))
 
 

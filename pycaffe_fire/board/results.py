@@ -72,7 +72,7 @@ class Evaluation:
             count = min(batch, total - done)
             scores = probabilities(np.array(net.blobs[self._scores].data), self._softmax)
             labels = np.array(net.blobs[self._labels].data).reshape(-1)
-            images = np.asarray(net.tops[index][0].data)
+            images = np.asarray(net.tops[index][0].data)[:count]
             places = scores.shape[0] // batch  # pixels of a segmentation count one by one
             tally = tally or Tally(scores.shape[1])
             tally.add(scores[: count * places], labels[: count * places], images, done)
@@ -103,26 +103,27 @@ class Tally:
         self._hardest: list[tuple[float, int, int, int, str]] = []
 
     def add(self, scores: Floats, labels: Floats, images: Any, first: int) -> None:
+        """Scores and labels of samples, or of their pixels; `first` is the first sample's number."""
         classes = len(self.matrix)
         known = (labels >= 0) & (labels < classes)
-        truth = labels[: len(scores)].astype(np.int64)[known[: len(scores)]]
-        scores = scores[known[: len(scores)]]
+        truth, scores = labels[known].astype(np.int64), scores[known]
         guesses = scores.argmax(1)
         np.add.at(self.matrix, (truth, guesses), 1)
         own = scores[np.arange(len(truth)), truth]
         among = (scores > own[:, None]).sum(1) < TOP
         self._top += np.bincount(truth[among], minlength=classes)
-        if images.ndim == 4 and len(scores) == int(known[: len(images)].sum()):
-            self._note_mistakes(scores, truth, guesses, images[known[: len(images)]], first)
+        if images.ndim == 4 and len(labels) == len(images):  # one label for each image
+            numbers = first + np.flatnonzero(known)
+            self._note_mistakes(scores, truth, guesses, images[known], numbers)
 
     def _note_mistakes(
-        self, scores: Floats, truth: Any, guesses: Any, images: Any, first: int
+        self, scores: Floats, truth: Any, guesses: Any, images: Any, numbers: Any
     ) -> None:
         for i in np.flatnonzero(truth != guesses):
             sure = float(scores[i, guesses[i]])
             if len(self._hardest) < HARDEST or sure > self._hardest[0][0]:
                 shown = base64.b64encode(image_png(images[i])).decode()
-                row = (sure, first + int(i), int(truth[i]), int(guesses[i]), shown)
+                row = (sure, int(numbers[i]), int(truth[i]), int(guesses[i]), shown)
                 push = heapq.heappush if len(self._hardest) < HARDEST else heapq.heappushpop
                 push(self._hardest, row)
 

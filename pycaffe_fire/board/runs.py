@@ -74,6 +74,10 @@ class Runs:
         logs = list(self._logs.items())
         return {key: (log.version, self._states.get(key, "")) for key, log in logs}
 
+    def rows(self, keys: list[str]) -> list[dict[str, Any]]:
+        """Of those runs that are still there."""
+        return [self.row(key) for key in keys if key in self._logs]
+
     def row(self, key: str) -> dict[str, Any]:
         log = self._logs[key]
         with log.lock:

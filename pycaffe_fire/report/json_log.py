@@ -78,7 +78,7 @@ class JsonLog:
             case Profiled():
                 return asdict(event)
             case Histograms():
-                return _shortened(asdict(event))
+                return {key: _shortened(value) for key, value in asdict(event).items()}
             case Saved() | Evaluated() | NotFinite() | Finished():
                 return vars(event)
         return None
