@@ -103,7 +103,7 @@ class Tally:
         self._hardest: list[tuple[float, int, int, int, str]] = []
 
     def add(self, scores: Floats, labels: Floats, images: Any, first: int) -> None:
-        """Scores and labels of samples, or of their pixels; `first` is the first sample's number."""
+        """Scores and labels of samples, or of their pixels; the first sample has number `first`."""
         classes = len(self.matrix)
         known = (labels >= 0) & (labels < classes)
         truth, scores = labels[known].astype(np.int64), scores[known]

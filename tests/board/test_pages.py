@@ -57,6 +57,16 @@ class Page:
     def run(self, script: str, *arguments: object) -> Any:
         return self.driver.execute_script(script, *arguments)
 
+    def texts(self, css: str) -> list[str]:
+        """Of all such elements at one moment: the page may replace them at any time."""
+        script = "return [...document.querySelectorAll(arguments[0])].map((n) => n.innerText)"
+        found: list[str] = self.run(script, css)
+        return found
+
+    def text(self, css: str) -> str:
+        self.wait(css)
+        return "\n".join(self.texts(css)[:1])
+
     def click(self, css: str) -> None:
         self.run("arguments[0].dispatchEvent(new MouseEvent('click', {bubbles: true}))",
                  self.wait(css))  # fmt: skip
@@ -123,11 +133,11 @@ def test_a_live_run_grows_without_reload(page: Page, case: Path) -> None:
             page.run("window.stays = true")
             page.open("live")
             before = eventually(lambda: points(page, "loss"))
-            seen = page.wait(".tile b").text
+            seen = page.text(".tile b")
             for line in lines[30:80]:
                 log.write(line)
             eventually(lambda: points(page, "loss") > before + 5)
-            eventually(lambda: page.wait(".tile b").text != seen)
+            eventually(lambda: page.text(".tile b") != seen)
             assert page.run("return window.stays") is True
             page.driver.back()
             log.write(b"".join(lines[80:]))
@@ -144,12 +154,12 @@ def test_two_runs_are_compared(page: Page) -> None:
             box.click()
             break
     eventually(lambda: len(page.all('[data-chart="loss"] .u-series')) == 5)  # x, and two of each
-    legend = page.wait('[data-chart="loss"]').text
+    legend = page.text('[data-chart="loss"]')
     assert "good/net: train/loss" in legend and f"{EVIL}/net: train/loss" in legend
-    chips = [chip.text for chip in page.all(".runs .chip")]
+    chips = page.texts(".runs .chip")
     assert sorted(chips) == ["base_lr 0.01", "base_lr 0.05"]
     page.click('.segments [data-key="hours"]')
-    eventually(lambda: "hours" in page.wait('[data-chart="loss"]').text)
+    eventually(lambda: "hours" in page.text('[data-chart="loss"]'))
     page.click('.segments [data-key="epoch"]')
     eventually(lambda: float(page.wait('[data-chart="loss"]').get_attribute("data-last")) == 10)
     page.run("const r = document.querySelector('input[type=range]'); r.value = 4;"
@@ -176,19 +186,19 @@ def test_hovering_shows_numbers(page: Page) -> None:
     eventually(lambda: points(page, "loss") == 40)
     over = page.wait('[data-chart="loss"] .u-over')
     webdriver.ActionChains(page.driver).move_to_element_with_offset(over, -80, 0).perform()
-    last = page.wait('[data-chart="loss"] .u-value').text
+    last = page.text('[data-chart="loss"] .u-value')
     webdriver.ActionChains(page.driver).move_to_element_with_offset(over, 80, 0).perform()
-    eventually(lambda: page.wait('[data-chart="loss"] .u-value').text != last)
+    eventually(lambda: page.text('[data-chart="loss"] .u-value') != last)
 
 
 def test_one_run_is_shown_whole(page: Page) -> None:
     page.open("good")
     eventually(lambda: points(page, "loss") == 40)
-    text = page.wait("main").text
+    text = page.text("main")
     for part in ("Accuracy protocol", "Time per layer", "Ranks", "Memory", "Events", "Files"):
         assert part in text
-    assert "net_iter_40.caffemodel" in page.wait("#events").text
-    assert "saved" in page.wait("#tail").text
+    assert "net_iter_40.caffemodel" in page.text("#events")
+    assert "saved" in page.text("#tail")
     page.shot("run")
 
 
@@ -197,8 +207,8 @@ def test_a_layer_opens(page: Page) -> None:
     node = page.wait('[data-layer="conv"]')
     page.run("arguments[0].focus()", node)
     node.send_keys("\ue007")  # Enter: boxes are reachable by keyboard
-    eventually(lambda: "162" in page.wait("#layer").text or "168" in page.wait("#layer").text)
-    text = page.wait("#layer").text
+    eventually(lambda: "162" in page.text("#layer") or "168" in page.text("#layer"))
+    text = page.text("#layer")
     assert "16 × 6 × 10 × 10" in text and "num_output: 6" in text
     drawn = "const i = document.querySelector('#layer .filters'); return i && i.naturalWidth > 10"
     eventually(lambda: page.run(drawn))
@@ -215,10 +225,10 @@ def test_data_is_browsed(page: Page) -> None:
     eventually(lambda: len(page.all(".thumbs img")) == 24)
     page.click("#survey")
     page.wait("#counts")
-    assert "All records can be used" in page.wait("#problems").text
+    assert "All records can be used" in page.text("#problems")
     select = pytest.importorskip("selenium.webdriver.support.ui").Select
     select(page.all(".bar select")[1]).select_by_value("1")
-    eventually(lambda: {c.text.split("\n")[0] for c in page.all(".thumbs figcaption")} ==
+    eventually(lambda: {text.split("\n")[0] for text in page.texts(".thumbs figcaption")} ==
                {"1: green"})  # fmt: skip
     eventually(lambda: page.run("return [...document.querySelectorAll('.thumbs img')]"
                                 ".slice(0, 4).every((i) => i.naturalWidth > 10)"))  # fmt: skip
@@ -232,7 +242,7 @@ def test_the_confusion_matrix_is_numpys(page: Page, case: Path) -> None:
         page.click("#start")
     page.wait("#matrix")
     found = [
-        [int(page.wait(f'[data-cell="{i},{j}"]').text or 0) for j in range(CLASSES)]
+        [int(page.text(f'[data-cell="{i},{j}"]') or 0) for j in range(CLASSES)]
         for i in range(CLASSES)
     ]
     matrix, scores, labels = reference(case)
@@ -263,14 +273,14 @@ def test_an_image_is_dropped(page: Page, case: Path) -> None:
     page.run(DROP, dropped(first), EVIL)
     page.wait("#answer .hbar")
     names = ["0: blue", "1: green", "2: red <b>"]
-    shown = [bar.text.split("\n")[0] for bar in page.all("#answer .hbar")]
+    shown = [text.split("\n")[0] for text in page.texts("#answer .hbar")]
     assert shown == [names[i] for i in np.argsort(-scores[0])]
     eventually(lambda: page.run("return document.getElementById('activations').naturalWidth > 10"))
     page.click("#occlude")
     page.wait("#occlusion")
     page.shot("try")
     page.run(DROP, base64.b64encode(b"no image").decode(), "x.png")
-    assert "known kind" in page.wait("#refused").text
+    assert "known kind" in page.text("#refused")
     page.driver.get_log("browser")  # the refusal is told there, too
 
 
@@ -278,11 +288,11 @@ def test_names_are_never_markup(page: Page) -> None:
     """Names of runs, nets and layers with scripts in them are text everywhere."""
     for view in ("", "net", "data", "results", "try"):
         page.open(EVIL, view)
-        eventually(lambda: EVIL in page.wait("h1").text)
+        eventually(lambda: EVIL in page.text("h1"))
         if view == "net":
             page.click('[data-layer="conv"]')
             page.wait(f'#layer [data-key="{EVIL}"]').click()
-            eventually(lambda: page.wait("#layer h2").text == EVIL)
+            eventually(lambda: page.text("#layer h2") == EVIL)
         assert not page.all('img[src="x"]') and page.driver.title != "pwned"
         assert not page.all("main script")
 
