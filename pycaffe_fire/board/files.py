@@ -150,7 +150,7 @@ def _texts(net: Any, log: str, started: dict[str, Any]) -> Iterator[tuple[str, s
 
 
 def deploy_text(net: Any, started: dict[str, Any]) -> str:
-    return schema.to_text(deploy_net(net, image_shape(test_net(started))))
+    return schema.to_text(deploy_net(net, image_shape(test_net(started))).net)
 
 
 def _mean_bytes(mean: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""Arrays as PNG files: images, planes of numbers side by side, maps over an image."""
+"""Arrays as PNG files: images, tiles of numbers, maps over an image."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from ..report.grids import feature_grid, filter_grid
+
 Array = NDArray[Any]
 
-MOST_TILES = 256
-GAP = 1  # pixels between tiles
 SMALL = 160  # pixels: smaller images are enlarged to about this
 # From dark to bright, and readable without colours: stops of a map for single numbers.
 STOPS = np.array([[13, 17, 43], [59, 47, 128], [139, 66, 138], [218, 96, 96], [250, 160, 78],
@@ -63,56 +63,15 @@ def coloured(values: Array) -> NDArray[np.uint8]:
     return mixed
 
 
-def planes_png(planes: Array, columns: int = 0) -> bytes:
-    """Planes (count, height, width) or colour tiles (count, height, width, 3) in a grid."""
-    planes = planes[:MOST_TILES]
-    count, height, width = planes.shape[:3]
-    columns = columns or max(1, round((count * height / max(1, width)) ** 0.5))
-    rows = -(-count // columns)
-    tiles = planes if planes.ndim == 4 else coloured(planes)
-    sheet = np.full((rows * (height + GAP) - GAP, columns * (width + GAP) - GAP, 3), 128, np.uint8)
-    for i, tile in enumerate(tiles):
-        top, left = i // columns * (height + GAP), i % columns * (width + GAP)
-        sheet[top : top + height, left : left + width] = tile
-    return png(enlarged(sheet, 480))
-
-
 def filters_png(weights: Array) -> bytes:
-    """A layer's weights: kernels as tiles, in colour if they see three channels; matrices whole."""
-    if weights.ndim < 3:
-        matrix = weights.reshape(-1, weights.shape[-1]) if weights.size else np.zeros((1, 1))
-        step = max(1, -(-max(matrix.shape) // 800))
-        return png(enlarged(coloured(matrix[::step, ::step]), 320))
-    kernels = weights.reshape(-1, *weights.shape[-3:])
-    if kernels.shape[1] == 3:
-        return planes_png(stretched(kernels)[:, ::-1].transpose(0, 2, 3, 1))
-    seen = min(kernels.shape[1], 16)
-    planes = kernels[:, :seen].reshape(-1, *kernels.shape[2:])
-    return planes_png(planes, seen if seen > 1 else 0)
+    """A layer's weights as tiles."""
+    return png(np.asarray(filter_grid(np.nan_to_num(np.asarray(weights, np.float32)))))
 
 
 def blob_png(blob: Array) -> bytes:
-    """The first sample of a blob: its channels as planes, or its numbers as bars."""
-    values = np.asarray(blob)
-    sample = values[0] if values.ndim > 1 else values
-    if sample.ndim == 3:
-        return planes_png(sample)
-    if sample.ndim == 2:
-        return planes_png(sample[None])
-    return bars_png(sample.reshape(-1)[:1024])
-
-
-def bars_png(values: Array, height: int = 96) -> bytes:
-    """Numbers as bars from zero."""
-    values = np.nan_to_num(np.asarray(values, np.float64))
-    low, high = min(0.0, float(values.min(initial=0))), max(0.0, float(values.max(initial=0)))
-    scale = (height - 1) / (high - low) if high > low else 0.0
-    rows = np.arange(height)[:, None]
-    zero, ends = (high - 0.0) * scale, (high - values) * scale
-    inside = (rows >= np.minimum(zero, ends)) & (rows <= np.maximum(zero, ends))
-    ink, paper = np.array([218, 96, 96], np.uint8), np.array([24, 28, 48], np.uint8)
-    pixels: Array = np.where(inside[..., None], ink, paper)
-    return png(np.ascontiguousarray(pixels.repeat(max(1, 480 // max(1, len(values))), 1)))
+    """The first sample of a blob, its channels as tiles."""
+    values = np.nan_to_num(np.asarray(blob, np.float32))
+    return png(np.asarray(feature_grid(values[0] if values.ndim > 1 else values)))
 
 
 def classes_png(classes: Array) -> bytes:

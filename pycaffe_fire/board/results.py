@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from .. import schema
 from ..backend import cpu_backend
+from ..backend.tensor import on_host
 from ..data.bad_records import SKIP
-from ..errors import NetError
 from ..layers import Context
 from ..layers.feed import Feed
 from ..net import Net
-from .deploy import SCORES, harmless
+from ..solver.confusion import comparing_layer, labels_of, predictions
+from .deploy import harmless
 from .images import image_png
 
 HARDEST = 48  # images that are shown
@@ -38,25 +39,7 @@ class Evaluation:
         param.state.phase = schema.TEST
         self._net = Net(param, cpu_backend(), Context(seed=1, bad_records=SKIP))
         self._net.copy_from(model)
-        self._scores, self._labels, self._softmax = self._judged()
-
-    def _judged(self) -> tuple[str, str, bool]:
-        """The blobs with scores and labels, and whether scores are yet to become probabilities."""
-        for layer in reversed(self._net.layers):
-            bottoms = layer.bottom
-            if len(bottoms) > 1 and (layer.type in SCORES or layer.type == "Accuracy"):
-                return (
-                    bottoms[0],
-                    bottoms[1],
-                    layer.type != "Accuracy" or not self._is_softmax(bottoms[0]),
-                )
-        raise NetError(
-            "the test net compares nothing with labels: it needs an Accuracy or SoftmaxWithLoss "
-            "layer"
-        )
-
-    def _is_softmax(self, blob: str) -> bool:
-        return any(blob in layer.top and layer.type == "Softmax" for layer in self._net.layers)
+        self._index = comparing_layer(self._net)
 
     def do_run(self) -> Iterator[dict[str, Any]]:
         """Every test record once; progress, then the tables."""
@@ -65,32 +48,29 @@ class Evaluation:
         index = net.layers.index(feed) if feed is not None else 0
         batch = net.tops[index][0].shape[0]
         total = feed.records if feed is not None else BLUNT
-        tally: Tally | None = None
+        about = labels_of(net.layers[self._index])
+        assert about is not None
+        tally = Tally(about.classes)
         for done in range(0, total, batch):
             net.run_forward()
             net.context.step += 1
             count = min(batch, total - done)
-            scores = probabilities(np.array(net.blobs[self._scores].data), self._softmax)
-            labels = np.array(net.blobs[self._labels].data).reshape(-1)
+            labels, valid = (on_host(array)[:count] for array in about.read())
+            given = on_host(net.bottoms[self._index][0].data)
+            scores = given.reshape(about.outer, about.classes, about.inner).transpose(0, 2, 1)
             images = np.asarray(net.tops[index][0].data)[:count]
-            places = scores.shape[0] // batch  # pixels of a segmentation count one by one
-            tally = tally or Tally(scores.shape[1])
-            tally.add(scores[: count * places], labels[: count * places], images, done)
+            tally.add(scores[:count], labels, valid, images, done)
             yield {"progress": [done + count, total]}
         net.close()
-        assert tally is not None
         yield {"result": tally.tables()}
 
 
-def probabilities(scores: Floats, softmax: bool) -> Floats:
-    """Rows of (samples or pixels, classes)."""
-    if scores.ndim > 2:
-        scores = np.moveaxis(scores, 1, -1).reshape(-1, scores.shape[1])
-    scores = scores.reshape(len(scores), -1)
-    if not softmax:
+def probabilities(scores: Floats) -> Floats:
+    """Scores as parts of one over the last axis; what has been through a softmax stays."""
+    if scores.size and scores.min() >= 0 and np.allclose(scores.sum(-1), 1, atol=1e-3):
         return scores
-    powers = np.exp(scores - scores.max(1, keepdims=True))
-    rows: Floats = powers / powers.sum(1, keepdims=True)
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    rows: Floats = powers / powers.sum(-1, keepdims=True)
     return rows
 
 
@@ -102,28 +82,26 @@ class Tally:
         self._top = np.zeros(classes, np.int64)
         self._hardest: list[tuple[float, int, int, int, str]] = []
 
-    def add(self, scores: Floats, labels: Floats, images: Any, first: int) -> None:
-        """Scores and labels of samples, or of their pixels; the first sample has number `first`."""
-        classes = len(self.matrix)
-        known = (labels >= 0) & (labels < classes)
-        truth, scores = labels[known].astype(np.int64), scores[known]
-        guesses = scores.argmax(1)
-        np.add.at(self.matrix, (truth, guesses), 1)
-        own = scores[np.arange(len(truth)), truth]
-        among = (scores > own[:, None]).sum(1) < TOP
-        self._top += np.bincount(truth[among], minlength=classes)
-        if images.ndim == 4 and len(labels) == len(images):  # one label for each image
-            numbers = first + np.flatnonzero(known)
-            self._note_mistakes(scores, truth, guesses, images[known], numbers)
+    def add(self, scores: Floats, labels: Any, valid: Any, images: Any, first: int) -> None:
+        """(samples, pixels, classes) scores and (samples, pixels) labels; the first sample has
+        number `first`."""
+        guesses = predictions(scores.copy(), labels)
+        np.add.at(self.matrix, (labels[valid], guesses[valid]), 1)
+        own = np.take_along_axis(scores, labels[..., None], -1)
+        among = valid & ((scores > own).sum(-1) < TOP)
+        self._top += np.bincount(labels[among], minlength=len(self.matrix))
+        if images.ndim == 4 and labels.shape[1] == 1:  # one label for each image
+            sure = probabilities(scores)
+            self._note_mistakes(sure[:, 0], labels[:, 0], guesses[:, 0], valid[:, 0], images, first)
 
     def _note_mistakes(
-        self, scores: Floats, truth: Any, guesses: Any, images: Any, numbers: Any
+        self, scores: Floats, truth: Any, guesses: Any, valid: Any, images: Any, first: int
     ) -> None:
-        for i in np.flatnonzero(truth != guesses):
+        for i in np.flatnonzero(valid & (truth != guesses)):
             sure = float(scores[i, guesses[i]])
             if len(self._hardest) < HARDEST or sure > self._hardest[0][0]:
                 shown = base64.b64encode(image_png(images[i])).decode()
-                row = (sure, int(numbers[i]), int(truth[i]), int(guesses[i]), shown)
+                row = (sure, first + int(i), int(truth[i]), int(guesses[i]), shown)
                 push = heapq.heappush if len(self._hardest) < HARDEST else heapq.heappushpop
                 push(self._hardest, row)
 

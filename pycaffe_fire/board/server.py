@@ -1,14 +1,10 @@
-"""Listening: an address with a token in it, printed once, and an end when the parent ends."""
+"""Listening: on an address with a token in it, which is told once."""
 
 from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from ..errors import FireError
 
@@ -39,12 +35,6 @@ def serve(folder: str, host: str, port: int | None, say: Callable[[str], None]) 
     uvicorn.Server(config).run(sockets=[listening])
 
 
-def package_home() -> str:
-    """Where the package lies. Processes start there, so that no file of a run's folder is taken
-    for a module."""
-    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-
 def _shown(host: str) -> str:
     """What to type into a browser."""
     if host in ("0.0.0.0", "::", ""):
@@ -71,34 +61,3 @@ def _listen(host: str, port: int | None) -> socket.socket:
         f"cannot listen on {host}, port {ports[0]}: {problem and problem.strerror}; choose "
         f"another with --port or --host"
     )
-
-
-def end_with_parent() -> None:
-    """End this process when whoever started it closes our input, by whatever death."""
-
-    def wait() -> None:
-        sys.stdin.buffer.read()
-        os._exit(0)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
-@contextmanager
-def board_beside(folder: str) -> Iterator[str]:
-    """A board as a process of its own that ends with ours, however that ends; gives its address."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pycaffe_fire.cli.fire_board", "--with-parent",
-         os.path.abspath(folder)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True, cwd=package_home(),
-    )  # fmt: skip
-    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-    try:
-        address = process.stdout.readline().strip()
-        if not address:
-            reason = process.stderr.read().strip() or "it ended"
-            raise FireError(f"the board did not start: {reason}")
-        yield address
-    finally:
-        process.stdin.close()  # its sign to end
-        process.wait()

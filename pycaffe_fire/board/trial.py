@@ -41,22 +41,15 @@ class Trial:
         self, prototxt: str, model: str, shape: list[int], stored: list[int] | None
     ) -> None:
         test = schema.parse_text(prototxt, schema.NetParameter())
-        self._net = Net(deploy_net(test, shape), cpu_backend(), Context(seed=1))
+        deployed = deploy_net(test, shape)
+        self._net = Net(deployed.net, cpu_backend(), Context(seed=1))
         self._net.copy_from(model)
         self._shape = shape
         self._transformer, self._size = _preparation(test, shape, stored)
         self._input = self._net.layers[0].top[0]
-        self._output = self._find_output()
+        self._output = deployed.outputs[-1]
         self._seen: Floats | None = None
         self._pixels: Any = None
-
-    def _find_output(self) -> str:
-        """Detections, else the last score, else the last blob."""
-        for kind in ("DetectionOutput", "Softmax", "Sigmoid"):
-            for layer in reversed(self._net.layers):
-                if layer.type == kind:
-                    return str(layer.top[0])
-        return str(self._net.layers[-1].top[0])
 
     @property
     def _kind(self) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import FireError
-from .server import package_home
+from .processes import package_home
 
 MOST_WORKERS = 3
 LONGEST_ANSWER = 1 << 27  # bytes

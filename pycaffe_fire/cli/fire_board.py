@@ -6,7 +6,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from ..board.server import end_with_parent, serve
+from ..board.processes import end_with_parent
+from ..board.server import serve
 from .common import Parser, run, whole
 
 COMMANDS = """

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from rich.console import Console
 
-from ..board.server import board_beside
+from ..board.processes import board_beside
 from ..errors import SolverError
 from ..parallel.communicator import Communicator
 from ..parallel.job import check_names, failing_together, join, ranks_started
@@ -129,7 +129,7 @@ def _run_rank(
 
 
 @contextmanager
-def _display(options: argparse.Namespace, param: Any, rank: int) -> Iterator[Observer]:
+def _display(options: argparse.Namespace, param: SolverParameter, rank: int) -> Iterator[Observer]:
     """A live display where there is a terminal to show it on, Caffe's log otherwise.
 
     Rank 0 speaks for all; the others only warn.

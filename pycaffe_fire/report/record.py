@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..net.summary import mebibytes
+from ..backend.sizes import mebibytes
 from .runs import Run
 
 Table = tuple[str, list[tuple[str, str]]]  # a title, and rows of a name and a text

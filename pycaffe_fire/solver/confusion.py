@@ -62,22 +62,15 @@ class ConfusionCounter:
 
     def __init__(self, net: Net) -> None:
         self._net = net
-        comparing = [i for i, layer in enumerate(net.layers) if _labels(layer) is not None]
-        scoring = [i for i in comparing if net.layers[i].family == "score"]
         self._found: dict[int, Confusion] = {}
         seen: set[tuple[int, ...]] = set()
-        for index in scoring or comparing:
+        for index in comparing_layers(net):
             source = tuple(self._origin(index, bottom) for bottom in (0, 1))
-            about = _labels(net.layers[index])
+            about = labels_of(net.layers[index])
             if about is not None and source not in seen:
                 seen.add(source)
                 counts = np.zeros((about.classes, about.classes), np.int64)
                 self._found[index] = Confusion(net.layers[index].name, counts)
-        if not self._found:
-            raise NetError(
-                f"{net.source or 'the net'}: no layer of phase TEST compares scores with labels; "
-                "add an Accuracy layer"
-            )
 
     def _origin(self, index: int, bottom: int) -> int:
         """The number of the blob before it was split for several readers."""
@@ -90,24 +83,42 @@ class ConfusionCounter:
     def count(self) -> None:
         """Add the batch that the net has just run."""
         for index, found in self._found.items():
-            about = _labels(self._net.layers[index])
+            about = labels_of(self._net.layers[index])
             assert about is not None
             labels, valid = (on_host(array) for array in about.read())
             given = on_host(self._net.bottoms[index][0].data)
             scores = given.reshape(about.outer, about.classes, about.inner).transpose(0, 2, 1)
-            predictions = _predictions(scores.copy(), labels)
-            np.add.at(found.counts, (labels[valid], predictions[valid]), 1)
+            guesses = predictions(scores.copy(), labels)
+            np.add.at(found.counts, (labels[valid], guesses[valid]), 1)
 
     def results(self) -> list[Confusion]:
         return list(self._found.values())
 
 
-def _labels(layer: Layer) -> Labels | None:
+def comparing_layers(net: Net) -> list[int]:
+    """The numbers of the layers to judge a net by; raises if it has none."""
+    comparing = [i for i, layer in enumerate(net.layers) if labels_of(layer) is not None]
+    scoring = [i for i in comparing if net.layers[i].family == "score"]
+    if not comparing:
+        raise NetError(
+            f"{net.source or 'the net'}: no layer of phase TEST compares scores with labels; "
+            "add an Accuracy layer"
+        )
+    return scoring or comparing
+
+
+def comparing_layer(net: Net) -> int:
+    """The last of them: heads before it, as GoogLeNet's, only help to train."""
+    return comparing_layers(net)[-1]
+
+
+def labels_of(layer: Layer) -> Labels | None:
+    """What a layer compares scores with, if it does."""
     found = getattr(layer, "labels", None)
     return found if layer.compares_labels and isinstance(found, Labels) else None
 
 
-def _predictions(scores: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+def predictions(scores: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """The best class on the last axis; a tie with the label counts against it, as in Accuracy."""
     at = labels[..., None]
     own = np.take_along_axis(scores, at, axis=-1)[..., 0]

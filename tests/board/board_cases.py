@@ -123,7 +123,8 @@ class Server:
         """The runs by their folder, once all are read."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
         connection.request("GET", "/api/live", headers={"Authorization": f"token {self.token}"})
-        answer, found = connection.getresponse(), {}
+        answer = connection.getresponse()
+        found: dict[str, dict[str, Any]] = {}
         deadline = time.monotonic() + 30
         while not found and time.monotonic() < deadline:
             line = answer.readline()

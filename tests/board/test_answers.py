@@ -17,7 +17,7 @@ from pycaffe_fire import schema
 from pycaffe_fire.backend import cpu_backend
 from pycaffe_fire.board import trial
 from pycaffe_fire.board.browse import Browser
-from pycaffe_fire.board.deploy import deploy_net, harmless
+from pycaffe_fire.board.deploy import harmless
 from pycaffe_fire.board.trial import Trial
 from pycaffe_fire.data.writer import DatabaseWriter
 from pycaffe_fire.errors import DataError, NetError
@@ -29,7 +29,7 @@ from .board_cases import CLASSES, EVIL, TEST_RECORDS, Server, image
 pytest.importorskip("starlette", reason="the extra `board` is not installed")
 
 
-def png(pixels: np.ndarray) -> bytes:  # type: ignore[type-arg]
+def png(pixels: np.ndarray) -> bytes:
     out = io.BytesIO()
     Image.fromarray(pixels).save(out, "PNG")
     return out.getvalue()
@@ -240,15 +240,13 @@ layer { name: "boxes" type: "DetectionOutput" bottom: "loc_flat" bottom: "conf_f
 
 def saved(folder: Path, text: str) -> str:
     """The weights that a net begins with, as a file."""
-    net = Net(
-        deploy_net(schema.parse_text(text, schema.NetParameter()), [3, 8, 8]),
-        cpu_backend(1), Context(),
-    )  # fmt: skip
+    param = harmless(schema.parse_text(text, schema.NetParameter()))
+    net = Net(param, cpu_backend(1), Context())
     net.save(str(folder / "net.caffemodel"))
     return str(folder / "net.caffemodel")
 
 
-def shown(pixels: np.ndarray) -> str:  # type: ignore[type-arg]
+def shown(pixels: np.ndarray) -> str:
     return base64.b64encode(png(pixels)).decode()
 
 

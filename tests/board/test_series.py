@@ -12,7 +12,7 @@ from pycaffe_fire.board.follow import MOST_TIMED, RunLog
 from pycaffe_fire.board.series import Series, View, decimated, moving_mean
 
 
-def filled(values: np.ndarray) -> Series:  # type: ignore[type-arg]
+def filled(values: np.ndarray) -> Series:
     series = Series()
     for i, value in enumerate(values):
         series.add(10 * i, 36.0 * i, value)

@@ -20,7 +20,7 @@ SETTINGS = (
 
 @pytest.mark.parametrize("values", [np.array([1.0, 2.0, 2.5, 9.0]), np.random.default_rng(1)
                                     .normal(size=5000)])  # fmt: skip
-def test_histograms_are_numpys(values: np.ndarray) -> None:  # type: ignore[type-arg]
+def test_histograms_are_numpys(values: np.ndarray) -> None:
     found = histograms.histogram(values)
     counts, edges = np.histogram(values, histograms.BINS)
     assert (found.low, found.high) == (edges[0], edges[-1])
