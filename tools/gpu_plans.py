@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -188,6 +189,7 @@ class Recording(NumPyBackend):
         return super().convolution(x, w, b, y, window, groups, relu, transposed)
 
 
+@cache
 def convolutions(model: str, batch: int) -> list[Convolution]:
     """Of a model's training net, each kind once; weights are left as zeros."""
     net = schema.read_net(str(ROOT / "models" / model / "train_val.prototxt"))

@@ -2,20 +2,24 @@
 """Run this once on a machine with a GPU: it compares the GPU with the CPU and writes a report.
 
     pip install "pycaffe_fire[gpu]" && python tools/gpu_selftest.py        the first GPU
-    python tools/gpu_selftest.py --gpu 1 --report mine.txt                another one
+    python tools/gpu_selftest.py --gpu 1 --report mine.json               another one
 
-It executes all reference cases of Caffe that the tests have, every update rule, short trainings
-of LeNet on made-up images with blobs stored as float32, float16 and bfloat16, by our own kernels
-and by cuDNN where that loads, launched one by one and as a CUDA graph, and measures their speed.
-Send the report to the maintainers: the code was developed without a GPU, so yours may be the first
-to run it.
+It executes all reference cases of Caffe that the tests have, every update rule, short trainings of
+LeNet, from memory and from an LMDB, with blobs stored as float32, float16 and bfloat16, by our
+kernels and by cuDNN where that loads, launched one by one and as a CUDA graph; where there are two
+GPUs, two ranks with the tree over NCCL and with NCCL's own sum; and it measures LeNet, GoogLeNet
+and ResNet-50 beside what the device could do at best. Send the report to the maintainers: the code was developed without a GPU,
+so yours may be the first to run it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import platform
+import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -34,7 +38,11 @@ from pycaffe_fire.backend import cpu_backend  # noqa: E402
 from pycaffe_fire.backend.base import Backend, Segment  # noqa: E402
 from pycaffe_fire.backend.choice import GpuOptions, gpu_backend  # noqa: E402
 from pycaffe_fire.backend.numpy import NumPyBackend  # noqa: E402
+from pycaffe_fire.data.writer import DatabaseWriter  # noqa: E402
 from pycaffe_fire.errors import FireError  # noqa: E402
+from pycaffe_fire.net.graph import filter_net  # noqa: E402
+from pycaffe_fire.net.summary import facts  # noqa: E402
+from pycaffe_fire.net.synthetic import with_synthetic_data  # noqa: E402
 from pycaffe_fire.solver import Solver, SolverOptions  # noqa: E402
 from tests.solver.rule_cases import CASES, rule_of  # noqa: E402
 
@@ -51,21 +59,20 @@ Check = tuple[str, Callable[[], None]]
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gpu", type=int, default=0, help="which GPU (default: 0)")
-    parser.add_argument("--report", type=Path, default=Path("gpu_selftest.txt"))
+    parser.add_argument("--report", type=Path, default=Path("gpu_selftest.json"))
     options = parser.parse_args()
     try:
         gpu = gpu_backend(options.gpu, GpuOptions(cudnn=False))
     except FireError as error:
         sys.exit(f"gpu_selftest: {error}")
     cudnn, reason = with_cudnn(options.gpu)
-    report = Report(gpu)
-    report.say("Blobs stored as: float32, float16, bfloat16")
-    report.say(f"Engines: our kernels with cuBLAS, {'cuDNN' if cudnn else f'not cuDNN: {reason}'}")
-    report.say("Launches: one by one, and replayed as a CUDA graph")
+    report = Report(gpu, reason or "cuDNN")
     for name, check in checks(gpu, cudnn):
         report.run(name, check)
-    for line in timings(gpu):
-        report.say(line)
+    for name, check in checks_of_ranks(gpu):
+        report.run(name, check)
+    for name, figures in timings(gpu, cudnn):
+        report.measured(name, figures)
     report.finish(options.report)
     return 1 if report.failures else 0
 
@@ -79,38 +86,48 @@ def with_cudnn(device: int) -> tuple[Backend | None, str]:
 
 
 class Report:
-    """What was tried and what came of it, on the screen and in a file."""
+    """What was tried and what came of it: on the screen, and as JSON in a file."""
 
-    def __init__(self, gpu: Any) -> None:
-        self.lines: list[str] = []
-        self.failures = self.passed = 0
-        self.say(f"pycaffe_fire GPU self-test, {time.strftime('%Y-%m-%d %H:%M')}")
-        self.say(
-            f"Python {platform.python_version()}, NumPy {np.__version__}, {platform.platform()}"
-        )
-        self.say(f"CuPy {gpu.xp.__version__}, {gpu.describe()}")
+    def __init__(self, gpu: Any, engine: str) -> None:
+        properties = gpu.xp.cuda.runtime.getDeviceProperties(gpu.device)
+        plain = {k: v.decode() if isinstance(v, bytes) else v for k, v in properties.items()}
+        self.about = {
+            "time": time.strftime("%Y-%m-%d %H:%M"), "python": platform.python_version(),
+            "numpy": np.__version__, "platform": platform.platform(), "cupy": gpu.xp.__version__,
+            "device": gpu.describe(), "engine": engine,
+            "properties": {k: v for k, v in plain.items() if isinstance(v, (int, str))},
+        }  # fmt: skip
+        self.checks: list[dict[str, str]] = []
+        self.timings: dict[str, dict[str, Any]] = {}
+        print(f"pycaffe_fire GPU self-test: {gpu.describe()}; {engine}", flush=True)
 
-    def say(self, line: str) -> None:
-        print(line, flush=True)
-        self.lines.append(line)
+    @property
+    def failures(self) -> int:
+        return sum("error" in check for check in self.checks)
 
     def run(self, name: str, check: Callable[[], None]) -> None:
         try:
             check()
         except Exception as error:
-            self.failures += 1
-            self.say(f"FAILED  {name}: {type(error).__name__}: {str(error).strip()[:600]}")
-            self.lines.append(traceback.format_exc())
+            text = f"{type(error).__name__}: {str(error).strip()[:600]}"
+            self.checks.append({"name": name, "error": text, "trace": traceback.format_exc()})
+            print(f"FAILED  {name}: {text}", flush=True)
         else:
-            self.passed += 1
-            self.say(f"ok      {name}")
+            self.checks.append({"name": name})
+            print(f"ok      {name}", flush=True)
+
+    def measured(self, name: str, figures: dict[str, Any]) -> None:
+        self.timings[name] = figures
+        print(f"{name}: {', '.join(f'{k} {v}' for k, v in figures.items())}", flush=True)
 
     def finish(self, path: Path) -> None:
-        self.say(f"{self.passed} checks passed, {self.failures} failed")
+        passed = len(self.checks) - self.failures
+        whole = {"about": self.about, "passed": passed, "failed": self.failures,
+                 "checks": self.checks, "timings": self.timings}  # fmt: skip
         partial = path.with_suffix(".partial")
-        partial.write_text("\n".join(self.lines) + "\n")
+        partial.write_text(json.dumps(whole, indent=1) + "\n")
         partial.replace(path)
-        print(f"The report is in {path}")
+        print(f"{passed} checks passed, {self.failures} failed. The report is in {path}")
 
 
 def checks(gpu: Backend, cudnn: Backend | None) -> Iterator[Check]:
@@ -124,6 +141,7 @@ def checks(gpu: Backend, cudnn: Backend | None) -> Iterator[Check]:
         yield f"update {name}", partial(update_rule, name, gpu)
     yield "LeNet, 20 iterations", partial(training, gpu, leaves=1)
     yield "LeNet, 20 iterations, 2 leaves", partial(training, gpu, leaves=2)
+    yield "LeNet from an LMDB, 20 iterations", partial(training_from_data, gpu)
     yield "repeated training, bit for bit", partial(repeated, gpu)
     yield "CUDA graph, bit for bit", partial(repeated, gpu, cuda_graph=True)
     for kind in ROUNDING:
@@ -135,8 +153,16 @@ def checks(gpu: Backend, cudnn: Backend | None) -> Iterator[Check]:
             if path.stem.startswith(("conv", "deconv")):
                 yield f"cuDNN, layer {path.stem}", partial(reference_case, path, cudnn)
         yield "cuDNN, LeNet, 20 iterations", partial(training, cudnn, leaves=1)
+        yield "cuDNN, LeNet from an LMDB", partial(training_from_data, cudnn)
+        yield "cuDNN, CUDA graph, bit for bit", partial(repeated, cudnn, cuda_graph=True)
         for kind in ROUNDING:
             yield f"cuDNN, LeNet, {kind}", partial(rounded_training, cudnn, kind)
+
+
+def checks_of_ranks(gpu: Any) -> Iterator[Check]:
+    if gpu.xp.cuda.runtime.getDeviceCount() > 1:
+        yield "two ranks, tree over NCCL, bit for bit", partial(two_ranks, [], 0.0)
+        yield "two ranks, NCCL's own sum", partial(two_ranks, ["--communicator", "nccl"], 1e-3)
 
 
 # Layers against Caffe.
@@ -238,13 +264,34 @@ def lenet(batch: int = 16) -> Any:
     return made
 
 
+def lenet_on_data(folder: str) -> Any:
+    """models/lenet on an LMDB of random images, cropped, mirrored and scaled: batches take the way
+    that they take in every real training, on a stream of their own."""
+    rng = np.random.default_rng(0)
+    with DatabaseWriter(f"{folder}/images") as database:
+        for i in range(64):
+            pixels = rng.integers(0, 256, (1, 32, 32), np.uint8)
+            datum = schema.Datum(
+                channels=1, height=32, width=32, data=pixels.tobytes(), label=i % 10
+            )
+            database.put(f"{i:08}".encode(), datum.SerializeToString())
+    text = (
+        'layer { name: "data" type: "Data" top: "data" top: "label" data_param { '
+        f'source: "{folder}/images" backend: LMDB batch_size: 16 }} '
+        "transform_param { crop_size: 28 mirror: true scale: 0.00390625 } }"
+    )
+    made = schema.parse_text(text, schema.NetParameter())
+    made.layer.extend(layer for layer in lenet().layer if layer.type != "DummyData")
+    return made
+
+
 def trained(
     backend: Backend, leaves: int = 1, kind: str = "float32", scale: float | None = None,
-    **options: Any,
+    net: Any = None, **options: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Weights after 20 iterations; `scale` is where an adaptive loss scale starts."""
     param = schema.parse_text(SOLVER, schema.SolverParameter())
-    param.net_param.CopyFrom(stored_as(lenet(), kind))
+    param.net_param.CopyFrom(stored_as(net or lenet(), kind))
     if scale is not None:
         param.net_param.global_grad_scale = scale
         param.net_param.global_grad_scale_adaptive = True
@@ -263,6 +310,47 @@ def training(gpu: Backend, leaves: int) -> None:
     want, got = trained(cpu_backend(), leaves), trained(gpu, leaves)
     for name, values in want.items():
         near(got[name], values, name, 1e-3)
+
+
+def training_from_data(gpu: Backend) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        net = lenet_on_data(folder)
+        want, got = trained(cpu_backend(), net=net), trained(gpu, net=net)
+    for name, values in want.items():
+        near(got[name], values, name, 1e-3)
+
+
+def two_ranks(flags: list[str], limit: float) -> None:
+    """Two processes with a GPU each against one with two leaves."""
+    with tempfile.TemporaryDirectory() as folder:
+        net = Path(folder, "net.prototxt")
+        net.write_text(str(lenet()))
+        alone, both = (
+            fire_trained(Path(folder), name, more)
+            for name, more in (
+                ("alone", ["--gpu", "0"]),
+                ("both", ["-n", "2", "--gpu", "0,1", *flags]),
+            )
+        )
+    for i, (got, want) in enumerate(zip(both, alone, strict=True)):
+        near(got, want, f"weights {i}", limit)
+
+
+def fire_trained(folder: Path, name: str, flags: list[str]) -> list[Any]:
+    """Weights after five iterations of two leaves by fire_train with these flags."""
+    solver = folder / f"{name}.prototxt"
+    solver.write_text(
+        f'net: "{folder}/net.prototxt" snapshot_prefix: "{folder}/{name}" max_iter: 5 '
+        f"{SOLVER.replace('false', 'true')}"
+    )
+    command = [sys.executable, "-m", "pycaffe_fire.cli.fire_train", "--solver", str(solver)]
+    done = subprocess.run(
+        [*command, "--leaves", "2", *flags], capture_output=True, text=True, timeout=600, cwd=ROOT
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2000:])
+    layers = schema.read_weights(f"{folder}/{name}_iter_5.caffemodel")
+    return [blob for layer in layers for blob in layer.blobs]
 
 
 def rounded_training(gpu: Backend, kind: str) -> None:
@@ -285,35 +373,64 @@ def repeated(gpu: Backend, kind: str = "float32", **options: Any) -> None:
         np.testing.assert_array_equal(second[name], values, err_msg=name)
 
 
-# A few speeds, for the record.
+# Speeds, beside what the device could do at best.
+
+BATCHES = {"lenet": 256, "googlenet": 32, "resnet50": 32}
 
 
-def timings(gpu: Any) -> Iterator[str]:
-    for kind in ("float32", *ROUNDING):
-        for cuda_graph in (False, True):
-            name = f"LeNet, batch 256, {kind}{', CUDA graph' if cuda_graph else ''}"
-            try:
-                yield f"{name}: {timing(gpu, kind, cuda_graph)}"
-            except Exception as error:
-                yield f"{name}: not measured: {type(error).__name__}: {error}"
+def timings(gpu: Any, cudnn: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    for model, batch in BATCHES.items():
+        for engine, backend in (("our kernels", gpu), ("cuDNN", cudnn)):
+            for kind in ("float32", *ROUNDING):
+                for cuda_graph in (False, True):
+                    name = f"{model}, batch {batch}, {engine}, {kind}"
+                    name += ", CUDA graph" if cuda_graph else ""
+                    if backend is None:
+                        continue
+                    try:
+                        yield name, timing(backend, model, batch, kind, cuda_graph)
+                    except Exception as error:
+                        yield name, {"not measured": f"{type(error).__name__}: {error}"}
 
 
-def timing(gpu: Any, kind: str, cuda_graph: bool) -> str:
+def timing(gpu: Any, model: str, batch: int, kind: str, cuda_graph: bool) -> dict[str, Any]:
     param = schema.parse_text(SOLVER, schema.SolverParameter())
-    param.net_param.CopyFrom(stored_as(lenet(256), kind))
+    param.net_param.CopyFrom(stored_as(synthetic(model, batch), kind))
     solver = Solver(param, SolverOptions(gpu, param.random_seed, cuda_graph=cuda_graph))
     solver.step(5)
     gpu.compute.synchronize()
     began = time.perf_counter()
-    solver.step(50)
+    solver.step(20)
     queued = time.perf_counter() - began
     gpu.compute.synchronize()
-    seconds = time.perf_counter() - began
+    seconds = (time.perf_counter() - began) / 20
+    operations = 3 * 2 * facts(solver.net).multiply_adds
     solver.close()
-    return (
-        f"{50 * 256 / seconds:,.0f} images/s, {20 * seconds:.2f} ms per iteration, of which "
-        f"Python queued for {20 * queued:.2f} ms"
-    )
+    return {
+        "images/s": round(batch / seconds), "ms": round(1e3 * seconds, 2),
+        "ms of Python": round(50 * queued, 2), "TFLOP/s": round(1e-12 * operations / seconds, 2),
+        "images/s at best": round(batch / (operations / peak(gpu))),
+    }  # fmt: skip
+
+
+def synthetic(model: str, batch: int) -> Any:
+    if model == "lenet":
+        return lenet(batch)
+    net = schema.read_net(str(ROOT / "models" / model / "train_val.prototxt"))
+    net.state.phase = schema.TRAIN
+    made = with_synthetic_data(filter_net(net))
+    for layer in made.layer:
+        for shape in layer.dummy_data_param.shape:
+            shape.dim[0] = batch
+    return made
+
+
+def peak(gpu: Any) -> float:
+    """Operations per second of float32 units: two for each of 64 or 128 lanes of a multiprocessor
+    in every cycle. Tensor cores can do more."""
+    about = gpu.xp.cuda.runtime.getDeviceProperties(gpu.device)
+    lanes = 64 if (about["major"], about["minor"]) in ((7, 5), (8, 0)) else 128
+    return 2.0 * lanes * about["multiProcessorCount"] * 1e3 * about["clockRate"]
 
 
 if __name__ == "__main__":

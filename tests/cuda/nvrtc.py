@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import re
 from functools import cache
 from pathlib import Path
 
@@ -32,6 +33,7 @@ def find() -> Path | None:
 class Compiler:
     def __init__(self, path: Path) -> None:
         self._library = ctypes.CDLL(str(path))
+        self.log = ""
 
     def _call(self, name: str, *arguments: object) -> int:
         return int(getattr(self._library, f"nvrtc{name}")(*arguments))
@@ -43,8 +45,19 @@ class Compiler:
         self._call("GetSupportedArchs", found)
         return list(found)
 
+    def resources(
+        self, source: str, architecture: int, options: tuple[str, ...]
+    ) -> dict[str, tuple[int, int]]:
+        """Of every kernel: the registers of a thread, and bytes spilled to memory."""
+        self.compile(source, architecture, (*options, "--ptxas-options=-v"))
+        found = re.findall(
+            r"Compiling entry function '(\w+)'.*?(\d+) bytes spill stores.*?Used (\d+) registers",
+            self.log, re.DOTALL,
+        )  # fmt: skip
+        return {name: (int(registers), int(spilled)) for name, spilled, registers in found}
+
     def compile(self, source: str, architecture: int, options: tuple[str, ...]) -> bytes:
-        """The machine code for sm_<architecture>."""
+        """The machine code for sm_<architecture>; `log` has what the compiler said."""
         program = ctypes.c_void_p()
         self._call(
             "CreateProgram", ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None
@@ -54,6 +67,7 @@ class Compiler:
             array = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
             if self._call("CompileProgram", program, len(flags), array):
                 raise CompileError(self._text(program, "ProgramLog").decode())
+            self.log = self._text(program, "ProgramLog").decode()
             return self._text(program, "CUBIN")
         finally:
             self._call("DestroyProgram", ctypes.byref(program))

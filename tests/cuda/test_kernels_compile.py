@@ -51,6 +51,15 @@ def test_compiles_for_every_generation(compiler: Compiler, kind: str) -> None:
         assert [name for name in kernel_names() if name.encode() not in code] == []
 
 
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_registers_are_few_and_none_is_spilled(compiler: Compiler, architecture: int) -> None:
+    """With 32 registers a thread, a multiprocessor is filled; 64 still leave half of it."""
+    found = compiler.resources(everything("float32"), architecture, (*OPTIONS, *CUPY_OPTIONS))
+    assert set(found) == set(kernel_names())
+    assert {name: spilled for name, (_, spilled) in found.items() if spilled} == {}
+    assert {name: used for name, (used, _) in found.items() if used > 64} == {}
+
+
 @pytest.mark.parametrize(
     ("file", "kernel", "pointer"),
     [

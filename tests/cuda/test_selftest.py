@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pycaffe_fire.backend import choice
-from pycaffe_fire.backend.cuda import cudnn as cudnn_library
 
 TOOL = Path(__file__).parents[2] / "tools" / "gpu_selftest.py"
 
@@ -35,22 +35,25 @@ def test_report(
         yield "layer", lambda: selftest.reference_case(few[0], gpu)
         yield "rounded", lambda: selftest.reference_case(few[0], gpu, "float16")
         yield "update", lambda: selftest.update_rule("adamw", gpu)
+        yield "data", lambda: selftest.training_from_data(gpu)
         yield "broken", lambda: selftest.close_to_float32([1.0], [2.0], "one is not two")
         yield "far", lambda: selftest.near([1.0], [2.0], "nor here", 0.03125)
 
     monkeypatch.setattr(selftest, "checks", checks)
-    monkeypatch.setattr(cudnn_library, "NAMES", ("libcudnn_that_is_not_there.so",))
-    monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
-    monkeypatch.setattr(selftest, "timings", lambda gpu: ["timed"])
-    report = tmp_path / "report.txt"
-    monkeypatch.setattr("sys.argv", ["gpu_selftest.py", "--report", str(report)])
+    monkeypatch.setattr(selftest, "checks_of_ranks", lambda gpu: [])
+    monkeypatch.setattr(selftest, "timings", lambda gpu, cudnn: [("LeNet", {"images/s": 7})])
+    path = tmp_path / "report.json"
+    monkeypatch.setattr("sys.argv", ["gpu_selftest.py", "--report", str(path)])
     assert selftest.main() == 1
-    text = report.read_text()
-    assert "3 checks passed, 2 failed" in text and "one is not two" in text
-    assert "nor here: off by 5.00e-01, more than 3.12e-02" in text
-    assert "Blobs stored as: float32, float16, bfloat16" in text
-    assert "not cuDNN: --cudnn: cannot load libcudnn" in text
-    assert "Emulated device" in text and "timed" in text
+    report = json.loads(path.read_text())
+    assert (report["passed"], report["failed"]) == (4, 2)
+    errors = [check["error"] for check in report["checks"] if "error" in check]
+    assert "one is not two" in errors[0]
+    assert "nor here: off by 5.00e-01, more than 3.12e-02" in errors[1]
+    assert "cuDNN is left out" in report["about"]["engine"]
+    assert "Emulated device" in report["about"]["device"]
+    assert report["about"]["properties"]["name"] == "Emulated device"
+    assert report["timings"] == {"LeNet": {"images/s": 7}}
     choice._gpu_backend.cache_clear()
 
 
@@ -65,6 +68,23 @@ def test_without_a_gpu(selftest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_checked(selftest: Any) -> None:
     names = [name for name, _ in selftest.checks(object(), object())]
     assert len(names) == len(set(names)) > 200
-    for part in ("bfloat16", "CUDA graph, bit", "cuDNN, layer conv_group2", "loss scale", "adam"):
+    for part in (
+        "bfloat16",
+        "CUDA graph, bit",
+        "cuDNN, layer conv_group2",
+        "loss scale",
+        "adam",
+        "LMDB",
+    ):
         assert any(part in name for name in names), part
     assert not any("cuDNN" in name for name, _ in selftest.checks(object(), None))
+
+
+def test_a_speed(selftest: Any, cuda: Any) -> None:
+    figures = selftest.timing(cuda, "lenet", 2, "float32", False)
+    assert set(figures) >= {"images/s", "images/s at best", "TFLOP/s"} and figures["images/s"] > 0
+
+
+def test_two_ranks_are_tried_where_there_are_two_devices(selftest: Any, cuda: Any) -> None:
+    names = [name for name, _ in selftest.checks_of_ranks(cuda)]
+    assert names == ["two ranks, tree over NCCL, bit for bit", "two ranks, NCCL's own sum"]

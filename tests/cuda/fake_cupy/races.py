@@ -120,6 +120,7 @@ class Checker:
         with self._lock:
             self.found: list[str] = []
             self.work: dict[int, list[str]] = {}  # of every stream, in order
+            self.allocations = 0
             self._streams: dict[int, Clock] = {}
             self._host = Clock()
             self._starts: list[int] = []
@@ -210,6 +211,7 @@ class Checker:
         with self._lock:
             if self._block_at(low) is not None or low == high:
                 return
+            self.allocations += 1
             self._reuse(high - low, stream)
             index = bisect.bisect(self._starts, low)
             block = Block(low, high, stream)
