@@ -430,7 +430,7 @@ def peak(gpu: Any) -> float:
     in every cycle. Tensor cores can do more."""
     about = gpu.xp.cuda.runtime.getDeviceProperties(gpu.device)
     lanes = 64 if (about["major"], about["minor"]) in ((7, 5), (8, 0)) else 128
-    return 2.0 * lanes * about["multiProcessorCount"] * 1e3 * about["clockRate"]
+    return float(2e3 * lanes * about["multiProcessorCount"] * about["clockRate"])
 
 
 if __name__ == "__main__":
