@@ -8,8 +8,8 @@ It executes all reference cases of Caffe that the tests have, every update rule,
 LeNet, from memory and from an LMDB, with blobs stored as float32, float16 and bfloat16, by our
 kernels and by cuDNN where that loads, launched one by one and as a CUDA graph; where there are two
 GPUs, two ranks with the tree over NCCL and with NCCL's own sum; and it measures LeNet, GoogLeNet
-and ResNet-50 beside what the device could do at best. Send the report to the maintainers: the code was developed without a GPU,
-so yours may be the first to run it.
+and ResNet-50 beside what the device could do at best. Send the report to the maintainers: the code
+was developed without a GPU, so yours may be the first to run it.
 """
 
 from __future__ import annotations
