@@ -380,3 +380,20 @@ def test_boxes_may_be_cut_at_the_border() -> None:
     cut = detect(CONF, f"{all_boxes} clip: true", outward)
     assert whole[:, 3:].min() < 0 and whole[:, 3:].max() > 1
     np.testing.assert_array_equal(cut[:, 3:], np.clip(whole[:, 3:], 0, 1))
+
+
+@pytest.mark.parametrize("code", ["CORNER", "CENTER_SIZE", "CORNER_SIZE"])
+def test_variances_in_the_target(code: str) -> None:
+    """Predictions that leave the variances to the loss cost what divided ones do."""
+    rng = np.random.default_rng(8)
+    variance = np.tile([0.1, 0.1, 0.2, 0.2], 30)
+    prior = np.stack([some_boxes(rng, 30).reshape(-1), variance])[None]
+    truth = np.zeros((1, 1, 4, 8))
+    truth[0, 0, :, 1] = rng.integers(1, 4, 4)
+    truth[0, 0, :, 3:7] = some_boxes(rng, 4)
+    loc, conf = rng.normal(size=(1, 120)), rng.normal(size=(1, 120))
+    params = f"multibox_loss_param {{ num_classes: 4 code_type: {code} %s }}"
+    _, (usual,) = trial("MultiBoxLoss", params % "", loc, conf, prior, truth)
+    given = params % "encode_variance_in_target: true"
+    _, (other,) = trial("MultiBoxLoss", given, loc * variance, conf, prior, truth)
+    np.testing.assert_allclose(usual, other, rtol=1e-4)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import logging
+import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import pycaffe_fire as caffe
@@ -53,6 +55,18 @@ def test_tests_that_are_named_exist() -> None:
     for name in sorted(named):
         file, _, function = name.partition("::")
         assert function.startswith("test_") and function in functions(ROOT / file), name
+
+
+def test_honoured_fields_are_given_somewhere_in_the_tests() -> None:
+    """In a test, a reference net or the prototxt of a reference case."""
+    tests = ROOT / "tests"
+    texts = [path.read_text() for end in ("py", "prototxt") for path in tests.rglob(f"*.{end}")]
+    for path in tests.rglob("*.npz"):
+        with np.load(path) as archive:
+            texts += [str(archive["prototxt"])] if "prototxt" in archive else []
+    words = set(re.findall(r"\w+", "\n".join(texts)))
+    honoured = [field for field, verdict in TABLE.items() if verdict.kind == verdicts.HONOURED]
+    assert [field for field in honoured if field.rpartition(".")[2] not in words] == []
 
 
 def other_value(field: Field, descriptor: Any) -> Any:

@@ -194,8 +194,10 @@ FORMS = {
     "pieces": packed(5, FLOATS[:4]) + SHAPE + packed(5, FLOATS[4:]) + packed(5, b""),
     "unpacked": SHAPE + b"".join(b"\x2d" + FLOATS[i : i + 4] for i in (0, 4, 8)),
     "unpacked shape": packed(7, b"\x08\x03") + packed(5, FLOATS),
-    "doubles": SHAPE + packed(8, np.array([1, 2, 3], np.float64).tobytes()),
-    "halves": SHAPE + b"\x50\x02" + packed(12, np.array([1, 2, 3], np.float16).tobytes()),
+    "double_data": SHAPE + packed(8, np.array([1, 2, 3], np.float64).tobytes()),
+    "raw_data of raw_data_type FLOAT16": SHAPE
+    + b"\x50\x02"
+    + packed(12, np.array([1, 2, 3], np.float16).tobytes()),
     "more": SHAPE + packed(5, FLOATS) + packed(6, bytes(12)) + packed(77, b"unknown"),
     "no shape": packed(5, FLOATS),
 }
