@@ -153,6 +153,8 @@ def _move(old: V0LayerParameter, name: str, new: V1LayerParameter, where: str) -
     if name in _OTHERS:
         if name == "hdf5_output_param" and old.type == "hdf5_output":
             new.hdf5_output_param.CopyFrom(old.hdf5_output_param)
+        if name.startswith("new_"):
+            _log.info('%s: layer "%s": %s has no effect, as in Caffe', where, old.name, name)
         return
     if name in _TRANSFORMS:
         setattr(new.transform_param, _TRANSFORMS[name], getattr(old, name))
