@@ -58,7 +58,7 @@ def test_engines_of_activations_change_nothing() -> None:
             text = given("x", 1, 6) + layer(kind, "y", "x", "y", engine)
             net = caffe.Net(schema.parse_text(text, schema.NetParameter()), caffe.TEST)
             tops.append(np.array(net.forward(x=values)["y"]))
-        np.testing.assert_array_equal(*tops)
+        np.testing.assert_array_equal(tops[0], tops[1])
 
 
 def test_nvidias_stretch_in_width_and_its_interpolation() -> None:
