@@ -7,9 +7,11 @@ import sys
 from collections.abc import Sequence
 
 from ..errors import FireError
-from ..report.curves import check_plot_name, draw, panels
+from ..report.curves import draw, panels
 from ..report.page import write_page
+from ..report.run_facts import title_of
 from ..report.runs import read_run
+from ..report.style import check_plot_name
 from .common import Parser, run
 from .plot_grids import GRIDS
 
@@ -59,7 +61,8 @@ def _plot(options: argparse.Namespace) -> None:
         check_plot_name(options.output)
     runs = [read_run(path) for path in options.runs]
     if options.output:
-        draw(options.output, panels(runs, options.by, options.smooth), options.by)
+        curves = panels(runs, options.by, options.smooth)
+        draw(options.output, curves, options.by, title_of(runs))
         print(options.output)
     if options.html:
         write_page(options.html, runs, options.by, options.smooth)

@@ -17,13 +17,13 @@ from ..parallel.cost import ALGORITHMS, NETWORKS, Network, Profile, scaling
 from ..parallel.job import world
 from ..parallel.measure import measure_net, measure_network
 from ..report.scaling import (
-    check_plot,
     describe_network,
     describe_profile,
     paper_table,
     plot,
     scaling_table,
 )
+from ..report.style import check_plot_name
 from ..schema.proto import NetParameter
 from ..solver import read_param
 from ..solver.nets import find_train_net
@@ -100,7 +100,7 @@ def _scale(options: argparse.Namespace) -> None:
         return
     _check(options)
     if options.plot:
-        check_plot(options.plot)
+        check_plot_name(options.plot)
     network = _network(options)
     if network is None:
         return  # another rank does the rest

@@ -22,13 +22,14 @@ def svg(net: Net) -> str:
 
 
 def html(net: Net) -> str:
-    """The drawing, and, folded away, every layer with its shapes."""
+    """The whole drawing, as wide as there is room, and, folded away, every layer with shapes."""
     rows = "".join(_row(net, i) for i in range(len(net.layers)))
     head = "".join(f"<th>{title}</th>" for title in ("layer", "type", "from", "to", "weights"))
+    fitting = svg(net).replace("<svg ", '<svg style="max-width: 100%; height: auto" ', 1)
     return (
         f"<div><b>{escape(net.name or 'net')}</b>: {len(net.layers)} layers, "
         f"{sum(p.blob.count for p in net.parameters.items):,} weights"
-        f'<div style="max-height: 40em; overflow: auto">{svg(net)}</div>'
+        f"<div>{fitting}</div>"
         f"<details><summary>shapes</summary><table><tr>{head}</tr>{rows}</table></details></div>"
     )
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..errors import FireError
-from ..schema.files import replacing
 from .runs import Point, Run
+from .style import COLOURS, dress, new_figure, save
 
-COLOURS = (
-    "#2f6fb3", "#d1603d", "#3a9a62", "#8a5fb5", "#c29a2b", "#3aa6a6", "#b5476f", "#6f7d8c",
-)  # fmt: skip
 STYLES = ("solid", "dashed", "dotted")  # of one run's lines, where colours tell runs apart
 AXES = {"iteration": "iteration", "time": "hours"}
 
 
 @dataclass
 class Line:
-    """One curve; `raw` lies faintly behind it where it was smoothed. Tests have few points."""
+    """One curve; `raw` lies faintly under it where it was smoothed. Tests have few points; with
+    `steps` a value holds until the next."""
 
     label: str
     colour: str
@@ -27,6 +23,7 @@ class Line:
     raw: list[tuple[float, float]] = field(default_factory=list)
     is_test: bool = False
     style: str = "solid"
+    steps: bool = False
 
 
 @dataclass
@@ -36,17 +33,19 @@ class Panel:
     title: str
     lines: list[Line]
     logarithmic: bool = False
+    from_zero: bool = False
 
 
 def _group(name: str) -> str:
     if name == "rate":
-        return "learning rate"
+        return RATE
     if name == "images_per_second":
-        return "images per second"
-    return "loss" if "loss" in name.rpartition("/")[2].lower() else "scores"
+        return SPEED
+    return LOSS if "loss" in name.rpartition("/")[2].lower() else SCORES
 
 
-GROUPS = ("loss", "scores", "learning rate", "images per second")
+GROUPS = LOSS, SCORES, RATE, SPEED = "Loss", "Scores", "Learning rate", "Images per second"
+SPEED_PARTS = 20  # a speed is the mean over such a part of the run
 
 
 def panels(runs: Sequence[Run], by: str = "iteration", smooth: int = 1) -> list[Panel]:
@@ -58,14 +57,23 @@ def panels(runs: Sequence[Run], by: str = "iteration", smooth: int = 1) -> list[
             colour = COLOURS[(number if len(runs) > 1 else len(panel.lines)) % len(COLOURS)]
             label = name if len(runs) == 1 else f"{run.name}: {name}"
             window = smooth if name.startswith("train") else 1
+            if panel.title == SPEED:
+                window = max(smooth, len(points) // SPEED_PARTS)
             line = _line(label, colour, points, by, window)
             line.is_test = _is_test(name)
+            line.steps = panel.title == RATE and _holds(line)
             if len(runs) > 1:
                 line.style = STYLES[sum(n.colour == colour for n in panel.lines) % len(STYLES)]
             panel.lines.append(line)
-    rates = [y for line in made["learning rate"].lines for _, y in line.points if y > 0]
-    made["learning rate"].logarithmic = bool(rates) and max(rates) > 20 * min(rates)
+    rates = [y for line in made[RATE].lines for _, y in line.points if y > 0]
+    made[SPEED].from_zero = True
+    made[RATE].logarithmic = bool(rates) and max(rates) > 20 * min(rates)
     return [panel for panel in made.values() if panel.lines]
+
+
+def _holds(line: Line) -> bool:
+    """Does a rate stay what it is for a while, and then jump?"""
+    return 2 * len({y for _, y in line.points}) <= len(line.points)
 
 
 def _is_test(name: str) -> bool:
@@ -84,32 +92,11 @@ def _line(label: str, colour: str, points: Sequence[Point], by: str, window: int
     return Line(label, colour, list(zip(x, means, strict=True)), raw)
 
 
-def check_plot_name(path: str) -> None:
-    """Raise what would go wrong with `draw`, before anything is read for it."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise FireError(
-            "plots need matplotlib: pip install pycaffe_fire[plot]; --html does not need it"
-        ) from None
-    known = sorted(Figure().canvas.get_supported_filetypes())
-    if _ending(path) not in known:
-        raise FireError(
-            f"{path}: the plot's name must end in .png or another of: {', '.join(known)}"
-        )
-
-
-def _ending(path: str) -> str:
-    return os.path.splitext(path)[1][1:].lower()
-
-
-def draw(path: str, drawn: Sequence[Panel], by: str) -> None:
+def draw(path: str, drawn: Sequence[Panel], by: str, title: str = "") -> None:
     """All panels side by side as a plot of the kind that the file's name says."""
-    from matplotlib.figure import Figure
-
     columns = min(2, len(drawn))
     rows = -(-len(drawn) // columns)
-    figure = Figure(figsize=(6.4 * columns, 3.9 * rows), layout="constrained")
+    figure = new_figure(rows, columns, title)
     for number, panel in enumerate(drawn):
         axes = figure.add_subplot(rows, columns, number + 1)
         for line in panel.lines:
@@ -118,13 +105,11 @@ def draw(path: str, drawn: Sequence[Panel], by: str) -> None:
             axes.plot(
                 *zip(*line.points, strict=True), label=line.label, color=line.colour, lw=1.6,
                 ls=line.style, marker="o" if line.is_test else None, ms=3.5,
+                drawstyle="steps-post" if line.steps else "default",
             )  # fmt: skip
         if panel.logarithmic:
             axes.set_yscale("log")
-        axes.set_title(panel.title, fontsize=11, loc="left")
-        axes.set_xlabel(AXES[by])
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(fontsize=8, frameon=False)
-    with replacing(path, FireError) as temporary:
-        figure.savefig(temporary, format=_ending(path), dpi=150)
+        if panel.from_zero:
+            axes.set_ylim(bottom=0)
+        dress(axes, panel.title, AXES[by])
+    save(figure, path)

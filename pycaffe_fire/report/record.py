@@ -11,7 +11,7 @@ from .runs import Run
 Table = tuple[str, list[tuple[str, str]]]  # a title, and rows of a name and a text
 
 
-def _iterations(run: Run) -> int:
+def iterations_of(run: Run) -> int:
     if run.finished:
         return int(run.finished["iteration"])
     return max(points[-1].iteration for points in run.series.values())
@@ -22,7 +22,7 @@ def epochs_of(run: Run) -> float | None:
     data = [d for d in (run.started.get("train") or {}).get("data", []) if d["records"]]
     if not data:
         return None
-    return float(_iterations(run) * run.started["batch"] / data[0]["records"])
+    return float(iterations_of(run) * run.started["batch"] / data[0]["records"])
 
 
 def record_tables(run: Run) -> Iterator[Table]:
@@ -54,7 +54,7 @@ def _protocol(run: Run) -> list[tuple[str, str]]:
     for data in (started["train"] or {}).get("data", []):
         rows.append(("training data", _data(data)))
     epochs = epochs_of(run)
-    length = f"{_iterations(run):,} iterations of {started['batch']:,} samples"
+    length = f"{iterations_of(run):,} iterations of {started['batch']:,} samples"
     rows.append(("trained for", f"{length}, {epochs:.3g} epochs" if epochs else length))
     solver = started["solver"]
     for number, test in enumerate(started["tests"]):

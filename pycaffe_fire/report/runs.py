@@ -40,6 +40,11 @@ class Run:
     troubles: list[dict[str, Any]] = field(default_factory=list)
     finished: dict[str, Any] | None = None
 
+    @property
+    def title(self) -> str:
+        """The net's name, where the log knows it."""
+        return str(self.started.get("name") or self.name)
+
     def add(self, name: str, iteration: int, seconds: float, value: float | None) -> None:
         """A point; where a run was resumed or rolled back, what it did again counts."""
         if value is None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 
-from ..errors import FireError
 from ..parallel.cost import PAPER_ROWS, Network, Point, Profile, predict_paper
-from ..schema.files import replacing
+from .style import COLOURS, PALE, dress, new_figure, save
 
 Curves = Mapping[str, Sequence[Point]]  # by algorithm
 
@@ -65,39 +64,18 @@ def paper_table() -> list[str]:
     return lines
 
 
-def check_plot(path: str) -> None:
-    """Raise what would go wrong with `plot`, before long work is done for it."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise FireError("--plot needs matplotlib: pip install pycaffe_fire[plot]") from None
-    known = sorted(Figure().canvas.get_supported_filetypes())
-    if _ending(path) not in known:
-        raise FireError(
-            f"--plot {path}: the file's name must end in .png or another of: {', '.join(known)}"
-        )
-
-
-def _ending(path: str) -> str:
-    return os.path.splitext(path)[1][1:].lower()
-
-
 def plot(path: str, curves: Curves, title: str) -> None:
     """Speedup against nodes, both axes logarithmic, with the ideal line."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 5), layout="constrained")
+    figure = new_figure()
     axes = figure.add_subplot()
     nodes = [point.nodes for point in next(iter(curves.values()))]
-    axes.plot(nodes, nodes, "--", color="0.6", label="ideal")
-    for name, points in curves.items():
-        axes.plot(nodes, [point.speedup for point in points], marker="o", label=name)
+    axes.plot(nodes, nodes, "--", color=PALE, label="ideal")
+    for (name, points), colour in zip(curves.items(), cycle(COLOURS)):
+        speedups = [point.speedup for point in points]
+        axes.plot(nodes, speedups, color=colour, lw=1.6, marker="o", ms=3.5, label=name)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.set_xticks(nodes, [str(n) for n in nodes])
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.set(xlabel="nodes", ylabel="speedup", title=title)
-    axes.grid(alpha=0.3)
-    axes.legend()
-    with replacing(path, FireError) as temporary:
-        figure.savefig(temporary, format=_ending(path), dpi=150)
+    dress(axes, title, "nodes", "speedup")
+    save(figure, path)

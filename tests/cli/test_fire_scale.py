@@ -148,7 +148,7 @@ def test_plot_without_matplotlib(
 
     monkeypatch.setattr(builtins, "__import__", refuse)
     told = complaint(capsys, *GIVEN, "--network", "1gbe", "--plot", "scale.png")
-    assert told == "fire_scale: --plot needs matplotlib: pip install pycaffe_fire[plot]\n"
+    assert told == "fire_scale: plots need matplotlib: pip install pycaffe_fire[plot]\n"
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,12 @@ def test_a_net_s_table_has_every_layer_with_its_shapes() -> None:
         assert f"<td>{cell}</td>" in page
 
 
+def test_a_notebook_shows_the_whole_drawing() -> None:
+    page = deploy()._repr_html_()
+    assert '<svg style="max-width: 100%; height: auto" ' in page
+    assert "overflow" not in page and "max-height" not in page
+
+
 def test_a_blob_in_words_and_numbers() -> None:
     blob = deploy().blobs["data"]
     assert repr(blob) == "<Blob data: 4×2×6×6>"

@@ -84,6 +84,29 @@ def test_nothing_overlaps_and_arrows_touch_their_boxes(rankdir: str) -> None:
             assert box.y - 0.1 <= y <= box.y + box.height + 0.1
 
 
+@pytest.mark.parametrize("rankdir", ["LR", "RL"])
+def test_wide_nets_wrap(rankdir: str) -> None:
+    made = chart(googlenet())
+    plain, wrapped = drawing(made, rankdir, longest=1e9), drawing(made, rankdir)
+    assert plain.width > 7000 and max(wrapped.width, wrapped.height) < 2700
+    assert drawing(made, "TB").width < 1500  # high, which is read by scrolling
+    # Arrows to another row stay inside, and off the boxes of the rows that they leave.
+    for curve in wrapped.curves:
+        assert all(0 <= x <= wrapped.width and 0 <= y <= wrapped.height for x, y in curve)
+    small = chart(net('layer { name: "d" type: "Data" top: "x" }'))
+    assert drawing(small, rankdir).boxes == drawing(small, rankdir, longest=1e9).boxes
+
+
+def test_arrows_around_the_end_of_a_row_cross_no_box() -> None:
+    made = chart(googlenet())
+    drawn = drawing(made, "LR")
+    for (start, end), curve in zip(made.arrows, drawn.curves, strict=True):
+        for x, y in curve:
+            for number, box in enumerate(drawn.boxes):
+                inside = box.x < x < box.x + box.width and box.y < y < box.y + box.height
+                assert not inside or number in (start, end), box.box.title
+
+
 def test_chains_are_straight_and_branches_do_not_cross() -> None:
     sizes = [(60.0, 20.0)] * 7
     found = lay_out(sizes, [(0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 5), (0, 6)])

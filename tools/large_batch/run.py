@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pycaffe_fire.report.style import dress, new_figure, save
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 NET = ROOT / "models" / "lenet" / "train_val.prototxt"
@@ -113,12 +115,8 @@ def table(results: dict[str, list[Accuracies]]) -> list[str]:
 
 def draw(results: dict[str, list[Accuracies]]) -> None:
     """Accuracy against epoch: the mean over seeds, and their range as a band."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(7, 4.2), layout="constrained")
+    figure = new_figure()
+    axes = figure.add_subplot()
     tests = len(next(iter(results.values()))[0])
     epochs = [i * BETWEEN_TESTS / IMAGES for i in range(tests)]
     for case in cases(tests - 1):
@@ -127,10 +125,9 @@ def draw(results: dict[str, list[Accuracies]]) -> None:
         means = [100 * statistics.fmean(c) for c in columns]
         axes.plot(epochs, means, color=case.color, label=case.name)
         axes.fill_between(epochs, low, high, color=case.color, alpha=0.15, linewidth=0)
-    axes.set(xlabel="epoch", ylabel="test accuracy, %", ylim=(60, 100), title="LeNet on digits")
-    axes.grid(alpha=0.3)
-    axes.legend(loc="lower right")
-    figure.savefig(PLOT, dpi=90)
+    axes.set_ylim(60, 100)
+    dress(axes, "LeNet on digits", "epoch", "test accuracy, %")
+    save(figure, str(PLOT))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -6,12 +6,14 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from math import inf
 from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont
 
 from .boxes import COLOURS, Box, Chart
-from .layout import lay_out
+from .layout import Layout, Point, lay_out
+from .wrap import LONGEST, Rows, rounded, wrap
 
 TITLE, TEXT, LINE_STEP = 13.0, 11.0, 15.0
 PADDING, MARGIN, ROUNDING = 9.0, 18.0, 5.0
@@ -20,8 +22,6 @@ INK, PALE, EDGE, BORDER, PAPER = "#1d2433", "#566074", "#7c879c", "#aab3c5", "#f
 FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 MAX_PIXELS = 80_000_000  # of a canvas that is scaled down in the end
 DIRECTIONS = ("TB", "BT", "LR", "RL")
-
-Point = tuple[float, float]
 
 
 @dataclass
@@ -45,12 +45,18 @@ class Drawing:
     height: float
 
 
-def drawing(chart: Chart, rankdir: str = "LR") -> Drawing:
-    """Places for everything; arrows run as Graphviz's rankdir says (TB: from top to bottom)."""
+def drawing(chart: Chart, rankdir: str = "LR", longest: float = LONGEST) -> Drawing:
+    """Places for everything; arrows run as Graphviz's rankdir says (TB: from top to bottom).
+
+    What is wider than `longest` continues in another row; what is high stays one column, since
+    readers scroll.
+    """
     upright = rankdir in ("TB", "BT")
     sizes = [_box_size(box) for box in chart.boxes]
-    found = lay_out([size if upright else size[::-1] for size in sizes], chart.arrows)
-    across, along = found.size
+    turned = [size if upright else size[::-1] for size in sizes]
+    found = lay_out(turned, chart.arrows)
+    rows = wrap(found, [across for across, _ in turned], chart.arrows, inf if upright else longest)
+    across, along = rows.size
 
     def place(point: Point) -> Point:
         x, y = point
@@ -60,33 +66,41 @@ def drawing(chart: Chart, rankdir: str = "LR") -> Drawing:
         return x + MARGIN, y + MARGIN
 
     boxes = []
-    for box, (width, height), centre in zip(chart.boxes, sizes, found.centres, strict=True):
-        x, y = place(centre)
+    for number, (box, (width, height)) in enumerate(zip(chart.boxes, sizes, strict=True)):
+        x, y = place(rows.place(found.ranks[number], found.centres[number]))
         boxes.append(Placed(box, x - width / 2, y - height / 2, width, height))
+    lanes: list[list[int]] = [[] for _ in rows.lengths]  # boxes whose arrows leave each row
     curves = []
     for (start, end), way in zip(chart.arrows, found.ways, strict=True):
-        thickness = [sizes[n][1 if upright else 0] for n in (start, end)]
-        bands = found.bands[found.ranks[start] : found.ranks[end] + 1]
-        curves.append([place(point) for point in _curve(way, bands, thickness)])
+        thickness = turned[start][1], turned[end][1]
+        points = _curve(way, found, rows, start, thickness, lanes)
+        curves.append([place(point) for point in points])
     width, height = (across, along) if upright else (along, across)
     return Drawing(boxes, curves, width + 2 * MARGIN, height + 2 * MARGIN)
 
 
 def _curve(
-    way: Sequence[Point], bands: Sequence[tuple[float, float]], thickness: Sequence[float]
-) -> list[Point]:
+    way: Sequence[Point], found: Layout, rows: Rows, start: int, thickness: tuple[float, float],
+    lanes: list[list[int]],
+) -> list[Point]:  # fmt: skip
     """From one box's edge to the other's: straight through ranks, bent between them."""
-    (x, middle), (last, end_middle) = way[0], way[-1]
-    at = middle + thickness[0] / 2
-    points = [(x, at)]
-    stops = [(x, band) for (x, _), band in zip(way[1:-1], bands[1:-1], strict=True)]
+    (x, middle), (_, end_middle), first = way[0], way[-1], found.ranks[start]
+    at = rows.place(first, (x, middle + thickness[0] / 2))
+    points = [at]
     target = end_middle - thickness[1] / 2
-    for next_x, (begin, end) in [*stops, (last, (target, target))]:
-        bend = (begin - at) / 2
-        points += [(x, at + bend), (next_x, begin - bend), (next_x, begin)]
+    for rank, (x, _) in enumerate(way[1:], first + 1):
+        begin, end = found.bands[rank] if rank < first + len(way) - 1 else (target, target)
+        entry, row = rows.place(rank, (x, begin)), rows.row_of[rank - 1]
+        if rows.row_of[rank] == row:
+            bend = (entry[1] - at[1]) / 2
+            points += [(at[0], at[1] + bend), (entry[0], entry[1] - bend), entry]
+        else:
+            if start not in lanes[row]:
+                lanes[row].append(start)
+            points += rounded(rows.turn(row, at, entry, lanes[row].index(start)))
+        at = rows.place(rank, (x, end))
         if end > begin:
-            points += [(next_x, begin), (next_x, end), (next_x, end)]
-        x, at = next_x, end
+            points += [entry, at, at]
     return points
 
 
