@@ -16,6 +16,7 @@ from pycaffe_fire.errors import FireError
 from pycaffe_fire.parallel.launch import find_mpiexec
 
 ROOT = Path(__file__).parents[2]
+JOBS: list[subprocess.Popen[str]] = []  # of the running test; see conftest.py
 # More ranks than cores must not spin while they wait for each other.
 PATIENT = {
     "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1", "MPIR_CVAR_POLLS_BEFORE_YIELD": "10",

@@ -21,6 +21,7 @@ pytest.importorskip("mpi4py", reason="several ranks need mpi4py")
 from pycaffe_fire.data.datum import encode_datum
 from pycaffe_fire.data.writer import DatabaseWriter
 from pycaffe_fire.parallel.launch import find_mpiexec
+from tests.parallel.ranks import JOBS
 
 NET = """
 name: "job"
@@ -95,10 +96,12 @@ def start(folder: Path, *flags: str, launcher: Sequence[str] = (), **more: str) 
     root = str(Path(__file__).resolve().parents[2])
     paths = os.pathsep.join([root, str(folder)])
     environment = {**os.environ, "PYTHONPATH": paths, **more}
-    return subprocess.Popen(
+    job = subprocess.Popen(
         [*command, "--threads", "1", *flags], cwd=folder, env=environment, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
+    JOBS.append(job)
+    return job
 
 
 def weights(folder: Path, *flags: str) -> str:
