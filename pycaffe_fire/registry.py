@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 _ENDING = "_param"
+_LONGEST_NAME = 200
 
 
 def did_you_mean(name: str, known: list[str]) -> str:
@@ -22,6 +23,8 @@ def near_names(name: str, known: Iterable[str], most: int) -> list[str]:
 
     An ending that many names share counts for nothing: "lstm_param" is not like "loss_param".
     """
+    if len(name) > _LONGEST_NAME:  # comparing takes time, and nobody mistypes that much
+        return []
     ending = _ENDING if name.lower().endswith(_ENDING) else ""
     stems = {k.lower().removesuffix(ending): k for k in known}
     stem = name.lower().removesuffix(ending)
@@ -48,7 +51,7 @@ class Registry(Generic[T]):
 
     def __getitem__(self, name: str) -> T:
         if name not in self._items:
-            raise self.error(f'unknown {self.what} "{name}"{self.alternatives(name)}')
+            raise self.error(f'unknown {self.what} "{name[:_LONGEST_NAME]}"{self.alternatives(name)}')
         return self._items[name]
 
     def alternatives(self, name: str) -> str:

@@ -148,7 +148,7 @@ def _checked(shape: Sequence[int], name: str) -> tuple[int, ...]:
     dims = tuple(int(d) for d in shape)
     if any(d < 0 for d in dims):
         raise NetError(f'blob "{name}": negative dimension in shape {list(dims)}')
-    if prod(dims) > MAX_ELEMENTS:
+    if prod(d or 1 for d in dims) > MAX_ELEMENTS:  # a 0 must not hide how large the others are
         raise NetError(
             f'blob "{name}": shape {list(dims)} has {prod(dims):,} elements, '
             f"more than Caffe's limit of {MAX_ELEMENTS:,}; use a smaller batch or input"

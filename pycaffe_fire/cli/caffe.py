@@ -15,7 +15,7 @@ from ..errors import BackendError, FireError, NetError, SolverError
 from ..net.timing import benchmark, has_loss
 from ..parallel.job import ranks_started
 from ..pycaffe.net import Net
-from ..pycaffe.settings import allow_python_layers
+from ..pycaffe.settings import allow_output, allow_python_layers
 from ..registry import did_you_mean
 from ..report.chart import chart_lines
 from ..report.classes import class_lines, read_class_names, write_scores
@@ -75,6 +75,11 @@ def _parser() -> FlagParser:
     flag("--labels", default="", metavar="FILE", help="test: names of the classes, one per line")
     flag("--json", default="", metavar="FILE", help="test: write the results to this file, too")
     parser.boolean("chart", "time: a bar and GFLOP/s for every layer, on standard output")
+    flag(
+        "--output_folder",
+        default="",
+        help="a folder in which the net's layers may write, besides the working directory",
+    )
     parser.boolean("allow_python_layers", "import the modules that the net's Python layers name")
     return parser
 
@@ -107,6 +112,8 @@ def _train(options: argparse.Namespace) -> None:
             flags += [f"--{name}", getattr(options, name)]
     if options.allow_python_layers:
         flags.append("--allow-python-layers")
+    if options.output_folder:
+        flags += ["--output-folder", options.output_folder]
     if options.debug:
         flags.append("--debug")
     devices = count().devices if options.gpu == "all" else len(options.gpu.split(","))
@@ -173,6 +180,7 @@ def _net(
         raise NetError(f"need a model definition to {options.action}: -model FILE")
     if options.allow_python_layers:
         allow_python_layers()
+    allow_output(options.output_folder)
     stages = [stage for stage in options.stage.split(",") if stage]
     param = schema.read_net(options.model)
     state = schema.NetState(phase=phase, level=options.level, stage=stages)

@@ -114,6 +114,10 @@ def parser() -> Parser:
         help="import the modules that the net's Python layers name: they run as your own code",
     )  # fmt: skip
     flag(
+        "--output-folder", default="",
+        help="a folder in which the net's layers may write, besides the working directory",
+    )  # fmt: skip
+    flag(
         "--on-nan", choices=list(NAN_POLICIES), default="stop",
         help="on NaN or infinity in the loss or gradients: end the run (default); skip the "
         "iteration; roll back to the last snapshot and go on with half the rate",

@@ -5,9 +5,13 @@ from __future__ import annotations
 import gzip
 import logging
 import os
+import zlib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +20,7 @@ from ..backend import random
 from ..errors import DataError
 from .bad_records import FAIL, check_policy
 from .datum import encode_datum, image_datum
-from .image import encode_image, is_file_of_kind, read_bytes, read_image
+from .image import encode_image, is_file_of_kind, max_pixels, read_bytes, read_image
 from .image_list import Entry, read_list
 from .resize import resize
 from .work import ordered, progress
@@ -106,43 +110,81 @@ _ESCAPE = "surrogateescape"  # file names that are not UTF-8 come through as the
 
 def convert_mnist(images: str, labels: str, database: str, backend: str) -> int:
     """MNIST's two files (also gzipped) as a database; returns the number of records."""
-    header, pixels = _read_idx(images, 3)
-    _, classes = _read_idx(labels, 1)
-    if len(classes) != len(pixels):
-        raise DataError(
-            f"{images} holds {len(pixels):,} images, {labels} {len(classes):,} labels; they do "
-            "not belong together"
+    with ExitStack() as files:
+        (count, *size), pixels = _open_idx(files, images, 3)
+        (classes,), labelled = _open_idx(files, labels, 1)
+        if classes != count:
+            raise DataError(
+                f"{images} holds {count:,} images, {labels} {classes:,} labels; they do not belong "
+                "together"
+            )
+        records = (
+            (b"%08d" % i, encode_datum(_idx_entry(pixels, images, (1, *size)), int(label[0])))
+            for i, label in enumerate(_idx_entry(labelled, labels, (1,)) for _ in range(count))
         )
-    records = (
-        (b"%08d" % i, encode_datum(pixel[None], int(label)))
-        for i, (pixel, label) in enumerate(zip(pixels, classes, strict=True))
-    )
-    return write_all(database, backend, records, header[0])
+        written = write_all(
+            database, backend, _all_of(records, (pixels, images), (labelled, labels)), count
+        )
+    return written
 
 
-def _read_idx(path: str, dimensions: int) -> tuple[tuple[int, ...], NDArray[np.uint8]]:
-    data = _read_file(path)
-    if data[:2] == b"\x1f\x8b":
-        try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError) as error:
-            raise DataError(f"{path}: cannot be unpacked: {error}") from None
-    start = 4 + 4 * dimensions
-    if len(data) < start or data[:4] != bytes((0, 0, 8, dimensions)):
+def _open_idx(files: ExitStack, path: str, dimensions: int) -> tuple[tuple[int, ...], IO[bytes]]:
+    """The extents that an IDX file announces, and the file at its first entry."""
+    try:
+        file: IO[bytes] = files.enter_context(open(path, "rb"))  # noqa: SIM115
+        size = os.fstat(file.fileno()).st_size
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read: {_reason(error)}") from None
+    zipped = file.read(2) == b"\x1f\x8b"
+    file.seek(0)
+    if zipped:
+        file = files.enter_context(gzip.GzipFile(fileobj=file))
+    head = _unpacked(file, path, 4 + 4 * dimensions)
+    if len(head) < 4 + 4 * dimensions or head[:4] != bytes((0, 0, 8, dimensions)):
         what = "images" if dimensions == 3 else "labels"
         raise DataError(f"{path}: is not an IDX file of MNIST {what} (its first bytes differ)")
-    shape = tuple(int(n) for n in np.frombuffer(data, ">u4", dimensions, 4))
-    size = int(np.prod([int(n) for n in shape], dtype=object))
-    if len(data) - start != size:
-        raise DataError(f"{path}: announces {size:,} bytes but holds {len(data) - start:,}")
-    return shape, np.frombuffer(data, np.uint8, size, start).reshape(shape)
+    shape = tuple(int(n) for n in np.frombuffer(head, ">u4", dimensions, 4))
+    announced = prod(shape)
+    if min(shape) < 1 or prod(shape[1:]) > max_pixels():
+        raise DataError(f"{path}: announces entries of {' x '.join(map(str, shape[1:]))} pixels")
+    if not zipped and size - len(head) != announced:
+        raise DataError(f"{path}: announces {announced:,} bytes but holds {size - len(head):,}")
+    return shape, file
+
+
+def _idx_entry(file: IO[bytes], path: str, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    data = _unpacked(file, path, prod(shape))
+    if len(data) < prod(shape):
+        raise DataError(f"{path}: ends before the last entry that it announces")
+    return np.frombuffer(data, np.uint8).reshape(shape)
+
+
+def _all_of(
+    records: Iterator[tuple[bytes, bytes]], *files: tuple[IO[bytes], str]
+) -> Iterator[tuple[bytes, bytes]]:
+    """The records; an error if a file goes on behind the last."""
+    yield from records
+    for file, path in files:
+        if _unpacked(file, path, 1):
+            raise DataError(f"{path}: goes on behind the last entry that it announces")
+
+
+def _unpacked(file: IO[bytes], path: str, size: int) -> bytes:
+    try:
+        return file.read(size)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be unpacked: {error}") from None
 
 
 def _read_file(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
 
 
 _CIFAR_BYTES = 1 + 3 * 32 * 32

@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import threading
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from ..errors import DataError
 if TYPE_CHECKING:
     import h5py  # loaded where a file is opened: few nets need it, and it is slow to load
 
+Rows: TypeAlias = "NDArray[np.float32] | _RowsOnDisk"
 _KEPT = 2  # files in memory: one in use, and one more while threads cross from file to file
 
 
@@ -43,8 +45,8 @@ class HDF5Source:
         self._count = sum(rows)
         if not self._count:
             raise DataError(f"{os.fspath(list_file)}: its files hold no rows")
-        self._lock = threading.Lock()
-        self._recent: dict[int, list[NDArray[np.float32]]] = {}
+        self._lock = threading.RLock()
+        self._recent: dict[int, list[Rows]] = {}
 
     def __len__(self) -> int:
         return self._count
@@ -53,7 +55,7 @@ class HDF5Source:
         """The number of rows of a file, after checking that it fits the first."""
         counts = {}
         shapes = []
-        with _open(file) as content:
+        with _open(file) as content, _explaining(file):
             for name in self._names:
                 dataset = _dataset(content, file, name)
                 counts[name] = dataset.shape[0]
@@ -97,7 +99,7 @@ class HDF5Source:
         words = random.bits(self._shuffle, 2 * epoch + 1, file, self._rows[file])
         return np.argsort(words, kind="stable")[part]
 
-    def _content(self, number: int) -> list[NDArray[np.float32]]:
+    def _content(self, number: int) -> list[Rows]:
         with self._lock:
             if number not in self._recent:
                 while len(self._recent) >= _KEPT:
@@ -105,14 +107,45 @@ class HDF5Source:
                 self._recent[number] = self._load(self._files[number])
             return self._recent[number]
 
-    def _load(self, file: str) -> list[NDArray[np.float32]]:
+    def _load(self, file: str) -> list[Rows]:
+        """The file's datasets in memory, or where they lie if they are much larger than it."""
+        from ..schema.hdf5_members import room_for
+
         with _open(file) as content:
-            try:
+            sizes = [_dataset(content, file, name).size for name in self._names]
+            if 4 * sum(sizes) > room_for(file):
+                return [_RowsOnDisk(file, name, self._lock) for name in self._names]
+            with _explaining(file):
                 return [
                     _dataset(content, file, name).astype(np.float32)[...] for name in self._names
                 ]
-            except OSError as error:
-                raise DataError(f"{file}: cannot be read: {error}") from None
+
+
+class _RowsOnDisk:
+    """A dataset that is read row by row, because all of it would fill the memory."""
+
+    def __init__(self, file: str, name: str, lock: threading.RLock) -> None:
+        self._file, self._name, self._lock = file, name, lock
+
+    def __getitem__(self, rows: slice | NDArray[np.int64]) -> NDArray[np.float32]:
+        with self._lock, _open(self._file) as content, _explaining(self._file):
+            dataset = _dataset(content, self._file, self._name)
+            if isinstance(rows, slice):
+                return np.asarray(dataset[rows], np.float32)
+            wanted, places = np.unique(rows, return_inverse=True)
+            return np.asarray(dataset[wanted], np.float32)[places]
+
+
+@contextmanager
+def _explaining(file: str) -> Iterator[None]:
+    """What h5py says of damaged files, in one sentence."""
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError, TypeError, KeyError) as error:
+        if isinstance(error, DataError):
+            raise
+        reason = " ".join(str(error).split())
+        raise DataError(f"{file}: cannot be read, it is damaged: {reason}") from None
 
 
 def _read_list(list_file: str) -> list[str]:
@@ -140,18 +173,24 @@ def _open(file: str) -> h5py.File:
 
     try:
         return h5py.File(file, "r", locking="best-effort")
-    except OSError as error:
-        raise DataError(f"{file}: cannot be opened as HDF5: {error}") from None
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(f"{file}: cannot be opened as HDF5: {reason}") from None
 
 
 def _dataset(content: h5py.File, file: str, name: str) -> h5py.Dataset:
     import h5py
 
-    dataset = content.get(name)
+    from ..schema.hdf5_members import MemberError, member
+
+    try:
+        dataset = member(content, name)
+    except MemberError as problem:
+        raise DataError(f"{file}: {problem}") from None
     if not isinstance(dataset, h5py.Dataset):
         known = ", ".join(sorted(content)) or "none"
         raise DataError(f'{file}: has no dataset "{name}"; it has: {known}')
-    if dataset.ndim < 1 or dataset.dtype.kind not in "fiu":
+    if dataset.shape is None or dataset.ndim < 1 or dataset.dtype.kind not in "fiu":
         raise DataError(
             f'{file}: dataset "{name}" must hold rows of numbers, '
             f"not {dataset.dtype} of shape {dataset.shape}"

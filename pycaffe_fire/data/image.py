@@ -28,6 +28,18 @@ _ENCODERS = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG", "bmp": "BMP", "tiff": 
 _JPEG_QUALITY = 95  # OpenCV's
 
 
+PIXELS_VARIABLE = "PYCAFFE_FIRE_MAX_PIXELS"
+_MAX_PIXELS = 1 << 25  # a small file may hold billions of them
+
+
+def max_pixels() -> int:
+    """How many pixels an image may have; an environment variable sets it."""
+    given = os.environ.get(PIXELS_VARIABLE, "")
+    if given and not given.isdecimal():
+        raise DataError(f'{PIXELS_VARIABLE} is a number of pixels, got "{given}"')
+    return int(given or _MAX_PIXELS)
+
+
 def decode_image(
     data: bytes | memoryview,
     where: str,
@@ -58,8 +70,8 @@ def read_bytes(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
             return file.read()
-    except OSError as error:
-        reason = error.strerror or error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path}: the image cannot be read: {reason}") from None
 
 
@@ -78,6 +90,11 @@ def encode_image(image: NDArray[np.uint8], kind: str, where: str) -> bytes:
 def _decode(file: Any, where: str, color: bool, gray: bool, upright: bool) -> Image.Image:
     try:
         with Image.open(file) as image:
+            if image.width * image.height > max_pixels():
+                raise DataError(
+                    f"{where}: has {image.width} x {image.height} pixels, more than "
+                    f"{max_pixels():,}; if that is right, set {PIXELS_VARIABLE}"
+                )
             kind = _MODES.get(image.mode)
             if _is_deep(image) and (color or gray):
                 upper = _upper_bytes(image)
@@ -95,7 +112,9 @@ def _decode(file: Any, where: str, color: bool, gray: bool, upright: bool) -> Im
             return turned if turned.mode == kind else turned.convert("L" if gray else kind)
     except DataError:
         raise
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except Exception as error:  # decoders of rare formats raise whatever their parsers do
+        if isinstance(error, MemoryError):
+            raise
         text = str(error).replace(f" {file!r}", "")
         raise DataError(f"{where}: the image cannot be decoded: {text}") from None
 
@@ -158,7 +177,7 @@ def _decode_jpeg(data: bytes | memoryview, reuse: bool) -> NDArray[np.uint8] | N
     if frame is None:
         return None
     width, height, components = frame
-    if components != 3 or width * height > (Image.MAX_IMAGE_PIXELS or 0):
+    if components != 3 or width * height > max_pixels():
         return None
     image, pixels = _canvases.take(width, height) if reuse else (None, None)
     image = image or Image.new("RGB", (width, height))

@@ -24,6 +24,7 @@ class Context:
     iter_size: int = 1
     bad_records: str = FAIL  # or SKIP: what a record that cannot be used does
     python_modules: bool = False  # may a prototxt import the module of a Python layer?
+    output_folder: str = ""  # where layers may write, besides the working directory
 
     def on_leaves(self, own: Sequence[int], leaves: int) -> Context:
         """The same, for a net that runs these of all leaves."""

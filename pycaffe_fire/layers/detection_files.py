@@ -20,6 +20,7 @@ from .. import schema
 from ..errors import DataError, FireError
 from ..schema.files import replacing
 from ..schema.reader import read_text
+from .outputs import refusal
 
 FORMATS = ("VOC", "COCO", "ILSVRC")
 NEEDED = ("output_directory", "output_format", "label_map_file", "name_size_file")
@@ -51,8 +52,9 @@ def missing(param: Any) -> list[str]:
 class DetectionFiles:
     """Collects detections image by image and writes them after every whole test."""
 
-    def __init__(self, param: Any, classes: int, background: int) -> None:
-        self._param = param
+    def __init__(self, param: Any, classes: int, background: int, output_folder: str = "") -> None:
+        self._param, self._output_folder = param, output_folder
+        self._check_place(os.path.join(param.output_directory, param.output_name_prefix + "x"))
         if param.output_format not in FORMATS:
             raise DataError(
                 f'output_format "{param.output_format}" is unknown; known: {", ".join(FORMATS)}'
@@ -70,6 +72,10 @@ class DetectionFiles:
             )
         self._done = 0
         self._found: list[Detection] = []
+
+    def _check_place(self, path: str) -> None:
+        if reason := refusal(path, self._output_folder):
+            raise DataError(reason)
 
     def add(self, rows: Iterable[Any]) -> None:
         """The rows (label, confidence, xmin, ymin, xmax, ymax) of the next image."""
@@ -96,6 +102,7 @@ class DetectionFiles:
                 f"output_directory {directory} cannot be made: {error.strerror}"
             ) from None
         for name, text in self._texts():
+            self._check_place(os.path.join(directory, prefix + name))
             with replacing(os.path.join(directory, prefix + name), DataError) as path:
                 path.write_text(text, encoding="utf-8")
 

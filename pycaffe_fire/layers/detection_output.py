@@ -60,7 +60,9 @@ class DetectionOutput(Layer):
                 log.warning('layer "%s": writes no files, because %s', self.name, reason)
             return None
         try:
-            return DetectionFiles(given, self._classes, param.background_label_id)
+            return DetectionFiles(
+                given, self._classes, param.background_label_id, self.context.output_folder
+            )
         except DataError as error:
             self.fail(f"save_output_param: {error}; remove save_output_param to write no files")
 

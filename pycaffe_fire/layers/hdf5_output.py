@@ -12,8 +12,10 @@ import numpy as np
 
 from ..backend.blob import Blob
 from ..backend.tensor import on_host
+from ..schema.files import new_file_beside
 from .base import Layer, register_layer
 from .description import Storage
+from .outputs import refusal
 
 NAMES = ("data", "label")
 
@@ -33,6 +35,8 @@ class HDF5Output(Layer):
         name = self.param.hdf5_output_param.file_name
         if not name:
             self.fail("hdf5_output_param needs a file_name")
+        if reason := refusal(name, self.context.output_folder):
+            self.fail(reason)
         if not os.path.isdir(os.path.dirname(name) or "."):
             self.fail(f"the folder of {name} does not exist; make it first")
         self._name = name
@@ -60,10 +64,10 @@ class HDF5Output(Layer):
             dataset[-len(rows) :] = rows
 
     def _open(self) -> None:
-        partial = f"{self._name}.{os.getpid()}.partial"
         import h5py  # slow to load, and few nets have this layer
 
         try:
+            partial = os.fspath(new_file_beside(Path(self._name)))
             self._file = h5py.File(partial, "w")
         except OSError as error:
             self.fail(f"{self._name} cannot be written: {error}")

@@ -61,6 +61,8 @@ class Im2col(Convolution):
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         image = bottom[0].data.reshape(self._image)
         patches = top[0].data.reshape(self._patches)
+        if not patches.size:
+            return
         patches[...] = 0
         for cell, (outputs, inputs) in enumerate(self._shifts):
             patches[:, cell][outputs] = image[inputs]
@@ -72,5 +74,7 @@ class Im2col(Convolution):
             image = bottom[0].diff.reshape(self._image)
             patches = top[0].diff.reshape(self._patches)
             image[...] = 0
+            if not patches.size:
+                return
             for cell, (outputs, inputs) in enumerate(self._shifts):
                 image[inputs] += patches[:, cell][outputs]

@@ -42,8 +42,8 @@ def layer(net: Wiring, index: int) -> None:
         log.info("Top shape: %s", blob.shape_string())
         if weight:
             log.info("    with loss weight %g", weight)
-    values = sum(blob.count for each in net.tops for blob in each)
-    log.info("Memory required for data: %d", values * BYTES)
+    net.values_so_far += sum(blob.count for blob in tops)
+    log.info("Memory required for data: %d", net.values_so_far * BYTES)
 
 
 def end(net: Wiring) -> None:

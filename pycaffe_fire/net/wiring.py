@@ -49,6 +49,7 @@ class Wiring:
         self.layers: list[Layer] = []
         self.bottoms: list[list[Blob]] = []
         self.tops: list[list[Blob]] = []
+        self.values_so_far = 0  # in the tops of the layers made, for the log
         self.blobs: dict[str, Blob] = {}
         self.inputs: list[str] = []
         self.need_backward: list[bool] = []
@@ -298,7 +299,8 @@ class Wiring:
             idle = self.layers[leader].fuses_backward and not self.need_backward[leader]
             if idle and any(self.need_backward[i] for i in group):
                 del self.groups[leader]
-                self.leader_of = {f: n for f, n in self.leader_of.items() if n != leader}
+                for follower in group:
+                    del self.leader_of[follower]
 
     def _force_backward(self) -> None:
         for i, layer in enumerate(self.layers):

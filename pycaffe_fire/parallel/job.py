@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from ..errors import FireError, SolverError
@@ -26,6 +26,7 @@ from .waiting import PeerTimeout
 DEFAULT, NCCL, AUTO = "halving", "nccl", "auto"
 # Seconds: where many ranks fail alike, the first of them speaks and ends the job before others do.
 GRACE, MOST_GRACES = 1.0, 5
+SHARED_MEMORY = "/dev/shm/mpich_shm_"
 TRIALS = 3  # per candidate of --communicator auto
 TRIAL_ELEMENTS = 1 << 20
 
@@ -109,8 +110,24 @@ def join(communicator: str = "", wire: str = "float32") -> Communicator:
     else:
         name = DEFAULT if communicator in ("", NCCL) else communicator
     joined = COMMUNICATORS[name](comm.Dup(), wire)
+    _forget_shared_names(comm)
     joined.wanted = "" if communicator == AUTO else communicator
     return joined
+
+
+def _forget_shared_names(comm: Any) -> None:
+    """Remove the names of the memory that MPICH's ranks share, now that all have mapped it.
+
+    However the ranks end, the memory is then given back.
+    """
+    comm.Barrier()
+    with suppress(OSError):
+        with open("/proc/self/maps") as maps:
+            names = {line.split()[-1] for line in maps if SHARED_MEMORY in line}
+        for name in names:
+            with suppress(OSError):
+                os.unlink(name)
+    comm.Barrier()
 
 
 def _fastest(comm: Any, wire: str) -> str:
@@ -139,6 +156,8 @@ def failing_together(communicator: Communicator, what: str) -> Iterator[None]:
         if communicator.size == 1 or isinstance(error, SystemExit):
             raise
         time.sleep(GRACE * min(communicator.rank, MOST_GRACES))
+        if _is_symptom(error):
+            time.sleep(GRACE * MOST_GRACES)
         if not _monitor_speaks(error):
             tell_of_loss(communicator.rank, socket.gethostname(), "failed", told=True)
             text = (
@@ -151,6 +170,11 @@ def failing_together(communicator: Communicator, what: str) -> Iterator[None]:
                 flush=True,
             )
         communicator.abort()
+
+
+def _is_symptom(error: BaseException) -> bool:
+    """MPI fails in those who talk to a rank that died: who watches that one is quicker."""
+    return type(error).__module__.partition(".")[0] == "mpi4py"
 
 
 def _monitor_speaks(error: BaseException) -> bool:

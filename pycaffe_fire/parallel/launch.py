@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -16,6 +18,7 @@ from types import FrameType
 from ..backend import available_cores
 from ..errors import SolverError
 from .monitor import ADDRESS_VARIABLE, Failure, Monitor
+from .signed import SECRET_VARIABLE, new_secret
 
 POLL = 0.2  # seconds
 PASSED_ON = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
@@ -40,8 +43,11 @@ class Job:
     def __init__(self, ranks: int, hosts: Sequence[str], module: str, arguments: Sequence[str]):
         self.ranks, self.hosts = ranks, list(hosts)
         self.told_to_end = False
-        self._monitor = Monitor()
-        environment = {**os.environ, ADDRESS_VARIABLE: self._monitor.address}
+        secret = new_secret()
+        self._monitor = Monitor(secret, local={*hosts} <= {"localhost", socket.gethostname()})
+        environment = {
+            **os.environ, ADDRESS_VARIABLE: self._monitor.address, SECRET_VARIABLE: secret
+        }  # fmt: skip
         if ranks > available_cores():  # more ranks than cores: yield instead of spinning
             environment.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
             environment.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "10")
@@ -50,7 +56,11 @@ class Job:
             command += ["-hosts", ",".join(hosts)]
         command += [sys.executable, "-m", module, *arguments]
         self._process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=_end_with_parent,
         )
 
     def wait(self) -> tuple[int, Failure | None]:
@@ -73,7 +83,8 @@ class Job:
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         """mpiexec tells all ranks, but SIGHUP would end it: one rank asks for the others, too."""
         if number == signal.SIGHUP:
-            for pid in self._monitor.local_ranks()[:1]:
+            own = _descendants(self._process.pid)
+            for pid in [pid for pid in self._monitor.local_ranks() if pid in own][:1]:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
         else:
@@ -93,6 +104,15 @@ class Job:
         # Ranks may be in sessions of their own; hung ones never hear of the launcher's end.
         for pid in _descendants(self._process.pid):
             os.kill(pid, signal.SIGKILL)
+
+
+_PARENT_DEATH = 1  # PR_SET_PDEATHSIG of Linux
+
+
+def _end_with_parent() -> None:
+    """In a new process: ask for SIGTERM when the one that started it is killed."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PARENT_DEATH, int(signal.SIGTERM), 0, 0, 0)
 
 
 def _descendants(pid: int) -> list[int]:

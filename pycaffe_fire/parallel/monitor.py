@@ -1,26 +1,34 @@
 """Watching the ranks from outside: who is silent, who died, and what it did last.
 
-Every rank has a thread that tells the monitor once a second what it is doing. A stopped process
-says nothing, a killed one hangs up; both are named. The monitor lives in `fire_train -n`, which
-started the ranks, or in ranks that watch others (watch.py).
+Every rank has a thread that tells the monitor once a second what it is doing, and a second
+connection that says nothing: it ends when the rank does, and of several the kernel keeps the order.
+A stopped process says nothing, a killed one hangs up; both are named. The monitor lives in
+`fire_train -n`, which started the ranks, or in ranks that watch others (watch.py). It listens to
+nobody who does not know the job's secret (signed.py).
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+import selectors
 import socket
-import socketserver
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from .signed import LONGEST_LINE, SECRET_VARIABLE, Signer, greeting
 
 ADDRESS_VARIABLE = "PYCAFFE_FIRE_MONITOR"
 INTERVAL = 1.0  # seconds between two signs of life
 SILENCE = 15.0  # seconds without one before a rank counts as hanging
+DIED = "died"
+LOOPBACK = "127.0.0.1"
+STRANGERS = 256  # callers at once that have not yet shown that they belong to the job
+PATIENCE = 10.0  # seconds a caller has for that
+_TICK = 0.5  # seconds
 
 
 @dataclass
@@ -48,67 +56,152 @@ class Failure:
         return f"rank {sign.rank} on {sign.host} {self.how}; last seen: {sign.doing}"
 
 
-class Monitor:
-    """Listens to the ranks; the first that fails takes the others with it, so it alone counts."""
+# The kinds of messages, and what each must hold.
+_RANK: dict[str, type] = {"rank": int, "host": str}
+_SCHEMA: dict[str, dict[str, type]] = {
+    "sign": {**_RANK, "doing": str, "pid": int},
+    "line": _RANK,  # this connection ends when the rank does
+    "end": _RANK,  # and now it may
+    "loss": {**_RANK, "how": str, "told": bool},
+}
 
-    def __init__(self) -> None:
+
+def checked(said: dict[str, Any]) -> dict[str, Any]:
+    """A message of a known kind with exactly its fields; a ValueError otherwise."""
+    fields = _SCHEMA.get(str(said.get("kind")), {})
+    if not fields or said.keys() != {"kind", *fields}:
+        raise ValueError("not a message")
+    for name, kind in fields.items():
+        if type(said[name]) is not kind or (kind is int and not 0 <= said[name] < 2**31):
+            raise ValueError(f"{name} is not a {kind.__name__}")
+        if kind is str:  # it may be shown on a terminal
+            said[name] = "".join(c if c.isprintable() else "?" for c in said[name])
+    return said
+
+
+class _Caller:
+    """One connection: its lines so far, and the rank whose life it stands for."""
+
+    def __init__(self, connection: socket.socket, secret: str) -> None:
+        connection.setblocking(False)
+        self.connection, self.began = connection, time.monotonic()
+        hello = greeting()
+        connection.send(hello)
+        self._signer = Signer(secret, hello)
+        self._rest = b""
+        self.known = False
+        self.rank: int | None = None
+
+    def messages(self) -> list[dict[str, Any]] | None:
+        """What arrived, at most one buffer of it; None at the end. Raises what strangers cause."""
+        try:
+            got = self.connection.recv(LONGEST_LINE)
+        except BlockingIOError:
+            return []
+        if not got:
+            return None
+        *lines, self._rest = (self._rest + got).split(b"\n")
+        if len(self._rest) > LONGEST_LINE:
+            raise ValueError("a line without an end")
+        found = [checked(self._signer.read(line)) for line in lines]
+        self.known = self.known or bool(found)
+        return found
+
+
+class Monitor:
+    """Listens to the ranks; the first that fails takes the others with it, so it alone counts.
+
+    Only where `local` is false can other hosts call.
+    """
+
+    def __init__(self, secret: str, local: bool = True) -> None:
         self.signs: dict[int, Sign] = {}
+        self._secret, self._local = secret, local
         self._lost: Failure | None = None
         self.heard = threading.Event()  # of a rank that is lost
         self._lock = threading.RLock()  # a signal may come while its own thread holds it
-        monitor = self
-
-        class Listener(socketserver.StreamRequestHandler):
-            def handle(self) -> None:
-                monitor._listen(self.rfile)
-
-        class Server(socketserver.ThreadingTCPServer):
-            daemon_threads = True
-            request_queue_size = 1024  # all ranks call at once
-
-        self._server = Server(("", 0), Listener)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def _listen(self, lines: Iterable[bytes]) -> None:
-        """What one rank has to say, until it hangs up or the connection breaks."""
-        rank = None
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            for line in lines:
-                said = json.loads(line)
-                if "how" in said:
-                    self._hear_of_loss(said)
-                else:
-                    rank = int(said["rank"])
-                    self._hear(rank, said)
-        if rank is not None:
-            self._hang_up(rank)
+        self._server = socket.create_server((LOOPBACK if local else "", 0), backlog=1024)
+        self._server.setblocking(False)
+        self._callers: dict[int, _Caller] = {}
+        # Of several that became ready it gives the earliest first: those who died are told apart.
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._server, selectors.EVENT_READ)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="monitor", daemon=True)
+        self._thread.start()
 
     @property
     def address(self) -> str:
         """host:port for the ranks' environment."""
-        return f"{socket.gethostname()}:{self._server.server_address[1]}"
+        host = LOOPBACK if self._local else socket.gethostname()
+        return f"{host}:{self._server.getsockname()[1]}"
 
-    def _hear(self, rank: int, said: dict[str, object]) -> None:
-        with self._lock:
-            self.signs[rank] = Sign(
-                rank, str(said["host"]), str(said["doing"]), time.monotonic(),
-                bool(said.get("finished")), int(str(said["pid"])),
-            )  # fmt: skip
+    def _serve(self) -> None:
+        while not self._closed.is_set():
+            for key, _ in self._selector.select(_TICK):
+                if key.fileobj is self._server:
+                    self._accept()
+                elif key.fd in self._callers:  # it may have had to go meanwhile
+                    self._read(self._callers[key.fd])
+            late = time.monotonic() - PATIENCE
+            for caller in [c for c in self._callers.values() if not c.known and c.began < late]:
+                self._drop(caller)
 
-    def _hear_of_loss(self, said: dict[str, Any]) -> None:
-        rank = int(said["rank"])
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            connection, _ = self._server.accept()
+            strangers = [c for c in self._callers.values() if not c.known]
+            if len(strangers) >= STRANGERS:  # the one that has had most time has to go
+                self._drop(strangers[0])
+            try:
+                caller = _Caller(connection, self._secret)
+            except OSError:
+                connection.close()
+                return
+            self._callers[connection.fileno()] = caller
+            self._selector.register(connection, selectors.EVENT_READ)
+
+    def _read(self, caller: _Caller) -> None:
+        try:
+            messages = caller.messages()
+        except (OSError, ValueError, RecursionError):
+            messages = None
+        if messages is None:
+            self._drop(caller)
+            if caller.rank is not None:
+                self._hang_up(caller.rank)
+            return
+        for said in messages:
+            self._hear(caller, said)
+
+    def _drop(self, caller: _Caller) -> None:
+        self._selector.unregister(caller.connection)
+        del self._callers[caller.connection.fileno()]
+        caller.connection.close()
+
+    def _hear(self, caller: _Caller, said: dict[str, Any]) -> None:
+        rank, host = said["rank"], said["host"]
         with self._lock:
-            unknown = Sign(rank, said["host"], "nothing", time.monotonic())
-            if self._lost is None:
-                self._lost = Failure(self.signs.get(rank, unknown), said["how"], said["told"])
-                self.heard.set()
+            sign = self.signs.setdefault(rank, Sign(rank, host, "starting", time.monotonic()))
+            if said["kind"] == "sign":
+                sign.host, sign.doing, sign.pid = host, said["doing"], said["pid"]
+                sign.when = time.monotonic()
+            elif said["kind"] == "line":
+                caller.rank, sign.finished = rank, False
+            elif said["kind"] == "end":
+                sign.finished = True
+            else:
+                self._lose(Failure(sign, said["how"], said["told"]))
 
     def _hang_up(self, rank: int) -> None:
         with self._lock:
-            sign = self.signs[rank]
-            if self._lost is None and not sign.finished:
-                self._lost = Failure(sign, "died")
-                self.heard.set()
+            if not self.signs[rank].finished:
+                self._lose(Failure(self.signs[rank], DIED))
+
+    def _lose(self, failure: Failure) -> None:
+        if self._lost is None:
+            self._lost = failure
+            self.heard.set()
 
     def failure(self) -> Failure | None:
         """The rank that was lost first, or one that hangs."""
@@ -134,24 +227,35 @@ class Monitor:
             return [sign.pid for sign in alive if sign.host == here]
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._closed.set()
+        self._thread.join(2 * _TICK)
+        for caller in list(self._callers.values()):
+            self._drop(caller)
+        self._server.close()
+        self._selector.close()
 
 
 class Reporter:
-    """A rank's thread that tells a monitor, if there is one, what the rank is doing."""
+    """A rank's thread that tells a monitor, if there is one, what the rank is doing.
 
-    def __init__(self, rank: int, doing: Callable[[], str], address: str) -> None:
+    `on_loss` is called from that thread when the monitor is gone.
+    """
+
+    def __init__(
+        self, rank: int, doing: Callable[[], str], address: str, secret: str,
+        on_loss: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
         self._stop = threading.Event()
-        self._rank, self._doing = rank, doing
+        self._rank, self._doing, self._on_loss = rank, doing, on_loss
         self._thread: threading.Thread | None = None
         if not address:
             return
         try:
-            self._socket = _connect(address)
+            self._signs, self._line = _Line(address, secret), _Line(address, secret)
+            self._line.say("line", rank)
         except OSError:
             return
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = threading.Thread(target=self._run, name="reporter", daemon=True)
         self._thread.start()
 
     @property
@@ -160,39 +264,54 @@ class Reporter:
 
     def _run(self) -> None:
         try:
-            while not self._stop.wait(INTERVAL):
-                self._say(finished=False)
-        except OSError:  # the monitor is gone: nothing would read this
-            return
-
-    def _say(self, finished: bool) -> None:
-        said = {
-            "rank": self._rank,
-            "host": socket.gethostname(),
-            "doing": self._doing(),
-            "finished": finished,
-            "pid": os.getpid(),
-        }
-        self._socket.sendall(json.dumps(said).encode() + b"\n")
+            while True:
+                self._signs.say("sign", self._rank, doing=self._doing(), pid=os.getpid())
+                if self._stop.wait(INTERVAL):
+                    return
+        except OSError:
+            if not self._stop.is_set():
+                self._on_loss()
 
     def close(self) -> None:
         """Sign off: what happens to the connection from now on is no failure."""
-        self._end(lambda: self._say(finished=True))
+        self._end(lambda: self._line.say("end", self._rank))
 
     def fail(self) -> None:
         """Say that this rank fails, and tells why itself."""
-        self._end(
-            lambda: _send_loss(self._socket, self._rank, socket.gethostname(), "failed", True)
-        )
+        self._end(lambda: self._line.say("loss", self._rank, how="failed", told=True))
 
     def _end(self, last_words: Callable[[], None]) -> None:
         if self._thread is None or self._stop.is_set():
             return
         self._stop.set()
-        self._thread.join()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
         with contextlib.suppress(OSError):
             last_words()
-            self._socket.close()
+        self._line.close()
+        self._signs.close()
+
+
+class _Line:
+    """A connection to a monitor."""
+
+    def __init__(self, address: str, secret: str) -> None:
+        self._socket = _connect(address)
+        self._signer = Signer(secret, self._socket.recv(LONGEST_LINE))
+
+    def say(self, kind: str, rank: int, host: str = "", **more: Any) -> None:
+        for name, value in more.items():
+            if isinstance(value, str):  # a line has an end
+                more[name] = value[: LONGEST_LINE // 8]
+        said = {"kind": kind, "rank": rank, "host": host or socket.gethostname(), **more}
+        self._socket.sendall(self._signer.line(said))
+
+    def wait_until_heard(self) -> None:
+        self._socket.shutdown(socket.SHUT_WR)
+        self._socket.recv(1)  # the monitor hangs up when it has heard
+
+    def close(self) -> None:
+        self._socket.close()
 
 
 def tell_of_loss(rank: int, host: str, how: str, told: bool) -> bool:
@@ -201,24 +320,19 @@ def tell_of_loss(rank: int, host: str, how: str, told: bool) -> bool:
     if not address:
         return False
     try:
-        with _connect(address) as connection:
-            _send_loss(connection, rank, host, how, told)
-            connection.shutdown(socket.SHUT_WR)
-            connection.recv(1)  # hangs up when it has heard: others may die from now on
+        line = _Line(address, os.environ.get(SECRET_VARIABLE, ""))
+        line.say("loss", rank, host, how=how, told=told)
+        line.wait_until_heard()
+        line.close()
     except OSError:
         return False
     return True
-
-
-def _send_loss(connection: socket.socket, rank: int, host: str, how: str, told: bool) -> None:
-    said = {"rank": rank, "host": host, "how": how, "told": told}
-    connection.sendall(json.dumps(said).encode() + b"\n")
 
 
 def _connect(address: str) -> socket.socket:
     """The monitor by its name, or on this very machine where names do not resolve."""
     host, port = address.rsplit(":", 1)
     try:
-        return socket.create_connection((host, int(port)), timeout=10)
+        return socket.create_connection((host, int(port)), timeout=PATIENCE)
     except OSError:
-        return socket.create_connection(("127.0.0.1", int(port)), timeout=10)
+        return socket.create_connection((LOOPBACK, int(port)), timeout=PATIENCE)

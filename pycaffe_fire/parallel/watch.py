@@ -1,59 +1,119 @@
 """Signs of life while a job runs, however it was started.
 
 `fire_train -n` watches the ranks it started. Those that mpiexec or srun started watch each other:
-rank 0 all the others, and rank 1 rank 0.
+rank 0 all the others, and rank 1 rank 0; beside each stands a guardian that names it if it is
+killed. A rank whose launcher is gone ends.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from .communicator import Communicator
-from .monitor import ADDRESS_VARIABLE, SILENCE, Monitor, Reporter
+from .guardian import Guardian
+from .monitor import ADDRESS_VARIABLE, DIED, SILENCE, Monitor, Reporter
+from .signed import SECRET_VARIABLE, new_secret
 
 log = logging.getLogger("pycaffe_fire")
 
 POLL = 0.5  # seconds
+LAST_RESORT = 5.0  # seconds that MPI has to end a job
 
 
 @contextmanager
 def watched(communicator: Communicator, what: str) -> Iterator[None]:
     """While this runs, a rank that dies or hangs ends the job, with a message that names it."""
-    address = os.environ.get(ADDRESS_VARIABLE, "")
-    if communicator.size == 1 or address:
-        reporter = Reporter(communicator.rank, lambda: communicator.doing, address)
-        if address and not reporter.connected:
-            log.warning("rank %d is not watched: it cannot reach %s", communicator.rank, address)
+    if communicator.size == 1:
         yield
-        reporter.close()
-    else:
-        with _watching_each_other(communicator, what):
-            yield
+        return
+    done = threading.Event()
+    _start(_end_with_the_launcher, communicator, what, done)
+    try:
+        if os.environ.get(ADDRESS_VARIABLE):
+            with _watched_by_launcher(communicator, what):
+                yield
+        else:
+            with _watching_each_other(communicator, what):
+                yield
+    finally:
+        done.set()
+
+
+def _start(target: object, *arguments: object) -> None:
+    threading.Thread(target=target, args=arguments, name="watch", daemon=True).start()  # type: ignore[arg-type]
+
+
+def _end(communicator: Communicator, what: str, reason: str) -> None:
+    """End this rank and, if MPI can still do that, the job."""
+    print(f"{what}: rank {communicator.rank}: {reason}", file=sys.stderr, flush=True)
+    last_resort = threading.Timer(LAST_RESORT, os._exit, [1])
+    last_resort.daemon = True
+    last_resort.start()
+    communicator.abort()
+
+
+def _end_with_the_launcher(communicator: Communicator, what: str, done: threading.Event) -> None:
+    """A launcher that was killed cannot end the ranks: they notice that they were adopted."""
+    parent = os.getppid()
+    while not done.wait(POLL):
+        if os.getppid() != parent:
+            _end(communicator, what, "the process that started it is gone, so it ends")
+
+
+@contextmanager
+def _watched_by_launcher(communicator: Communicator, what: str) -> Iterator[None]:
+    address, secret = os.environ[ADDRESS_VARIABLE], os.environ.get(SECRET_VARIABLE, "")
+    reporter = Reporter(
+        communicator.rank, lambda: communicator.doing, address, secret,
+        lambda: _end(communicator, what, "fire_train -n is gone, so it ends"),
+    )  # fmt: skip
+    if not reporter.connected:
+        log.warning("rank %d is not watched: it cannot reach %s", communicator.rank, address)
+    yield
+    reporter.close()
+
+
+def _place() -> tuple[str, str]:
+    """What tells hosts apart, also where several share a name."""
+    with suppress(OSError):
+        return socket.gethostname(), os.readlink("/proc/self/ns/net")
+    return socket.gethostname(), ""
 
 
 @contextmanager
 def _watching_each_other(communicator: Communicator, what: str) -> Iterator[None]:
     rank = communicator.rank
-    monitor = Monitor() if rank < 2 else None
+    secret = communicator.broadcast(new_secret())
+    local = len(set(communicator.gather(_place()))) == 1
+    monitor = Monitor(secret, local) if rank < 2 else None
     addresses = communicator.gather(monitor.address if monitor is not None else "")
-    reporter = Reporter(rank, lambda: communicator.doing, addresses[1 if rank == 0 else 0])
+    guardian = Guardian(rank, what)
+
+    def doing() -> str:
+        guardian.tell(communicator.doing)
+        return communicator.doing
+
+    reporter = Reporter(rank, doing, addresses[1 if rank == 0 else 0], secret)
+    guarded = all(communicator.gather(guardian.present))
     apart = communicator.gather(reporter.connected).count(False)
     if apart and rank == 0:
         log.warning("%d ranks are not watched: they cannot reach each other by TCP", apart)
     done = threading.Event()
     if monitor is not None:
-        watch = (monitor, reporter, communicator, what, done)
-        threading.Thread(target=_watch, args=watch, name="watch", daemon=True).start()
+        _start(_watch, monitor, reporter, communicator, what, guarded, done)
     try:
         yield
+        guardian.close()
         reporter.close()
     except Exception:
+        guardian.close()
         reporter.fail()  # this rank names itself
         raise
     finally:
@@ -63,10 +123,11 @@ def _watching_each_other(communicator: Communicator, what: str) -> Iterator[None
 
 
 def _watch(
-    monitor: Monitor, reporter: Reporter, communicator: Communicator, what: str,
+    monitor: Monitor, reporter: Reporter, communicator: Communicator, what: str, guarded: bool,
     done: threading.Event,
 ) -> None:  # fmt: skip
-    """Until a rank is lost: then say so, unless it did, and end the job, unless it does."""
+    """Until a rank is lost: then say so, unless it or its guardian did, and end the job, unless
+    it does."""
     looked = time.monotonic()
     failure = None
     while failure is None and not done.is_set():
@@ -78,8 +139,11 @@ def _watch(
         failure = monitor.failure()
     if failure is None or done.is_set():
         return
-    if not failure.told:
+    died = failure.how == DIED
+    if not failure.told and not (died and guarded):
         print(f"{what}: {failure}", file=sys.stderr, flush=True)
     reporter.close()  # its end is not to be reported as a failure
     if not failure.told:
+        if died and guarded:
+            time.sleep(POLL)  # its guardian speaks
         communicator.abort()

@@ -17,6 +17,7 @@ from .net_functions import *  # noqa: F403 (_Net_forward and its siblings)
 from .net_spec import NetSpec, layers, params, to_proto
 from .python_layer import PythonLayer as Layer
 from .settings import (
+    allow_output,
     allow_python_layers,
     multiprocess,
     set_device,
@@ -61,6 +62,7 @@ __all__ = [
     "RMSPropSolver",
     "SGDSolver",
     "Timer",
+    "allow_output",
     "allow_python_layers",
     "classifier",
     "coord_map",

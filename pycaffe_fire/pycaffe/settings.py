@@ -21,6 +21,7 @@ class Settings:
     solver_rank: int = 0
     multiprocess: bool = False
     python_modules: bool = False
+    output_folder: str = ""
 
 
 _settings = Settings()
@@ -63,9 +64,20 @@ def python_modules_allowed() -> bool:
     return _settings.python_modules
 
 
+def allow_output(folder: str) -> None:
+    """Let nets of this process write to this folder, besides the working directory."""
+    _settings.output_folder = folder
+
+
+def allowed_output() -> str:
+    return _settings.output_folder
+
+
 def new_context() -> Context:
     """The context of a net that a script makes."""
-    return Context(seed_for(), python_modules=_settings.python_modules)
+    return Context(
+        seed_for(), python_modules=_settings.python_modules, output_folder=_settings.output_folder
+    )
 
 
 def solver_count() -> int:

@@ -18,7 +18,13 @@ from ..solver.rules import RULES
 from .interrupt import Interrupts
 from .nccl import NCCL, job_options
 from .net import Net
-from .settings import default_backend, python_modules_allowed, seed_for, solver_count
+from .settings import (
+    allowed_output,
+    default_backend,
+    python_modules_allowed,
+    seed_for,
+    solver_count,
+)
 
 log = logging.getLogger("pycaffe_fire")
 
@@ -206,7 +212,10 @@ def _options(param: Any, given: dict[str, Any]) -> SolverOptions:
     else:
         backend = given.get("backend") or default_backend()
         options = SolverOptions(backend, seed_for(param.random_seed))
-    options = replace(options, make_net=Net, python_modules=python_modules_allowed(), **given)
+    options = replace(
+        options, make_net=Net, python_modules=python_modules_allowed(),
+        output_folder=allowed_output(), **given,
+    )  # fmt: skip
     if "observers" not in given and options.communicator.rank == 0:
         options = replace(options, observers=[CaffeLog(param.display)])
     return options

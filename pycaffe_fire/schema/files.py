@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,7 +30,7 @@ _SIGNATURES = (
 )
 
 # What `replacing` puts before a name while it writes; where it is used twice, twice.
-_TEMPORARY = re.compile(r"^(\.\d+\.tmp\.)+")
+_TEMPORARY = re.compile(r"^(\.\d+(-[0-9a-f]{16})?\.tmp\.)+")
 
 
 def describe(head: bytes) -> str:
@@ -103,8 +104,9 @@ def replacing(path: str | os.PathLike[str], error: type[FireError]) -> Iterator[
     meant in the end.
     """
     final = Path(path)
-    temporary = final.with_name(f".{os.getpid()}.tmp.{final.name}")
+    temporary: Path | None = None
     try:
+        temporary = new_file_beside(final)
         yield temporary
         _sync(temporary)
         os.replace(temporary, final)
@@ -115,8 +117,18 @@ def replacing(path: str | os.PathLike[str], error: type[FireError]) -> Iterator[
         meant = final.with_name(meant_by(final.name))
         raise error(f"{meant}: cannot be written: {reason}; check folder and space") from problem
     finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
+def new_file_beside(final: Path) -> Path:
+    """A new, empty file to write in the place of another; nobody can have guessed its name."""
+    name = f".{os.getpid()}-{secrets.token_hex(8)}.tmp.{final.name}"
+    temporary = final.with_name(name)
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+    os.close(os.open(temporary, flags, 0o666))
+    return temporary
 
 
 def meant_by(name: str) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import WeightsError
 from .files import replacing
+from .hdf5_members import MemberError, member, room_for
 from .records import NO_LOSS, LayerWeights, SolverStateFile
 from .wire import Floats
 
@@ -21,7 +22,6 @@ T = TypeVar("T")
 PathLike = str | os.PathLike[str]
 
 _MAX_DEPTH = 32
-_BEST_COMPRESSION = 1100  # deflate cannot shrink data further than this
 
 
 def read_weights(path: PathLike) -> list[LayerWeights]:
@@ -43,12 +43,12 @@ def read_state(path: PathLike, history: bool) -> SolverStateFile:
             for name in ("iter", "current_step")
         )
         group = _child(file, "history", h5py.Group, "a solver state")
-        net = _stored(file["learned_net"]) if "learned_net" in file else b""
+        net = _stored(_own(file, "learned_net")) if "learned_net" in file else b""
         learned_net = net.decode("utf-8", "replace") if isinstance(net, bytes) else str(net)
-        extra = bytes(_stored(file["fire_extra"])) if "fire_extra" in file else b""
+        extra = bytes(_stored(_own(file, "fire_extra"))) if "fire_extra" in file else b""
         arrays = _arrays(group) if history else []
         loss, event = (
-            np.ravel(_stored(file[name]))[0] if name in file else default
+            np.ravel(_stored(_own(file, name)))[0] if name in file else default
             for name, default in (("minimum_loss", NO_LOSS), ("iter_last_event", 0))
         )
         return SolverStateFile(iteration, learned_net, arrays, step, extra, float(loss), int(event))
@@ -137,7 +137,7 @@ def _opened(path: PathLike, read: Callable[[Any], T]) -> T:
     try:
         with h5py.File(name, "r") as file:
             return read(file)
-    except WeightsError as problem:
+    except (WeightsError, MemberError) as problem:
         raise WeightsError(f"{name}: {problem}") from None
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, IndexError) as problem:
         reason = " ".join(str(problem).split())
@@ -145,7 +145,7 @@ def _opened(path: PathLike, read: Callable[[Any], T]) -> T:
 
 
 def _child(group: Any, name: str, kind: type, what: str) -> Any:
-    child = group.get(name)
+    child = member(group, name)
     if not isinstance(child, kind):
         raise WeightsError(f'an HDF5 file, but not {what}: there is no "{name}" in it')
     return child
@@ -157,10 +157,10 @@ def _layers(group: Any, prefix: str, depth: int) -> Iterator[tuple[str, Any]]:
     if depth > _MAX_DEPTH:
         raise WeightsError("groups are nested too deep for layer names")
     for name in group:
-        child = group[name]
+        child = _own(group, name)
         if not isinstance(child, h5py.Group):
             continue
-        inner = [key for key in child if child.get(key, getclass=True) is h5py.Group]
+        inner = [key for key in child if isinstance(_own(child, key), h5py.Group)]
         if len(inner) < len(child) or not inner:
             yield prefix + name, child
         if inner:
@@ -175,15 +175,23 @@ def _arrays(group: Any) -> list[Floats]:
     missing: Floats = np.empty(0, np.float32)
     arrays = [missing] * (indices[-1] + 1 if indices else 0)
     for i in indices:
-        arrays[i] = np.asarray(_stored(group[str(i)]), np.float32)
+        arrays[i] = np.asarray(_stored(_own(group, str(i))), np.float32)
     return arrays
 
 
+def _own(group: Any, name: str) -> Any:
+    found = member(group, name)
+    if found is None:
+        raise WeightsError(f'there is no "{name}" in "{group.name}"')
+    return found
+
+
 def _stored(dataset: Any) -> Any:
-    """A dataset's value; what it claims to hold must be in the file before room is made."""
-    stored = dataset.id.get_storage_size() * (_BEST_COMPRESSION if dataset.chunks else 1)
-    if dataset.size * dataset.dtype.itemsize > stored:
-        raise WeightsError(f'"{dataset.name}" claims more than the file holds')
+    """A dataset's value, unless it is far larger than the file that it is in."""
+    if not isinstance(dataset, h5py.Dataset):
+        raise WeightsError(f'"{dataset.name}" is not a dataset')
+    if dataset.size * max(4, dataset.dtype.itemsize) > room_for(dataset.file.filename):
+        raise WeightsError(f'"{dataset.name}" is compressed to a fraction; unpack it with h5repack')
     return dataset[()]
 
 

@@ -19,6 +19,7 @@ from .upgrade import upgrade_net, upgrade_solver
 
 M = TypeVar("M", bound=Message)
 
+_LONGEST_NUMBER = 20_000  # characters; longer ones take time, and none means anything
 _MAX_FLOAT = float.fromhex("0x1.fffffep127")
 # Messages whose fields end up in one another, and what to say then.
 _CONFUSED = {
@@ -76,12 +77,14 @@ def layer_lines(text: str) -> dict[str, list[int]]:
     """The lines on which layers of each name start; TRAIN and TEST may both have a "data"."""
     source = Source(text, "<string>")
     lines: dict[str, list[int]] = {}
+    line = at = 0
     for start, block in _Parser(source).parse(NetParameter()):
         if isinstance(block, LayerParameter | V1LayerParameter):
             name = block.name
             if isinstance(block, V1LayerParameter) and block.HasField("layer"):
                 name = block.layer.name
-            lines.setdefault(name, []).append(source.line_of(start))
+            line, at = line + source.text.count("\n", at, start), start
+            lines.setdefault(name, []).append(line + 1)
     return lines
 
 
@@ -116,8 +119,7 @@ class _Parser:
     def __init__(self, source: Source, recover: bool = False) -> None:
         self.source, self.recover = source, recover
         self.problems: list[str] = []
-        self.tokens = source.tokens()
-        self.at = 0
+        self._go_to(0)
         self.top_blocks: list[tuple[int, Message]] = []
         self._readers: dict[str, Callable[[Field], Any]] = {
             **dict.fromkeys(_INTEGERS, self._integer),
@@ -129,6 +131,10 @@ class _Parser:
             "enum": self._enum,
         }
 
+    def _go_to(self, at: int) -> None:
+        self._tokens = self.source.tokens(at)
+        self.token = next(self._tokens)  # the next one to be taken
+
     def parse(self, message: Message) -> list[tuple[int, Message]]:
         """Fills the message; returns its direct sub-messages with their places."""
         self._fields(message, None, 0)
@@ -138,16 +144,16 @@ class _Parser:
         return self.source.error(token.start, what)
 
     def _take(self) -> Token:
-        token = self.tokens[self.at]
+        token = self.token
         if token.kind != "end":
-            self.at += 1
+            self.token = next(self._tokens)
         return token
 
     def _skip(self, marks: str) -> bool:
         """Steps over the next token if it is one of these marks."""
-        token = self.tokens[self.at]
-        found = token.kind == "mark" and token.text in marks
-        self.at += found
+        found = self.token.kind == "mark" and self.token.text in marks
+        if found:
+            self._take()
         return found
 
     def _fields(self, message: Message, opener: Token | None, depth: int) -> None:
@@ -159,14 +165,14 @@ class _Parser:
         while True:
             token = self._take()
             if token.kind == "name":
-                after = self.at
+                after = self.token.start
                 try:
                     self._field(message, self._lookup(token, kind), token, seen, depth)
                 except PrototxtError as error:
                     if not self.recover:
                         raise
                     self.problems.append(str(error))
-                    self.at = after
+                    self._go_to(after)
                     self._skip_value()
                 self._skip(",;")
             elif opener and token.text == closer and token.kind == "mark":
@@ -181,14 +187,14 @@ class _Parser:
                 raise self._error(token, f"expected a field name, got {token}")
         for field in fields.values():
             if field.required and not message.HasField(field.name):
-                place = opener or self.tokens[-1]
+                place = opener or self.token
                 raise self._error(place, f'{_short(kind)} must have a field "{field.name}"')
 
     def _skip_value(self) -> None:
         """Steps over the value of a field that could not be read."""
         self._skip(":")
         depth = 0
-        while self.tokens[self.at].kind != "end":
+        while self.token.kind != "end":
             token = self._take()
             if token.kind == "mark":
                 depth += (token.text in "{<[") - (token.text in "}>]")
@@ -219,7 +225,7 @@ class _Parser:
         elif colon:
             one = self._scalar
         else:
-            raise self._error(self.tokens[self.at], f'expected ":" after "{name}"')
+            raise self._error(self.token, f'expected ":" after "{name}"')
         if not (field.repeated and self._skip("[")):
             one(message, field, name, depth)
             return
@@ -229,7 +235,7 @@ class _Parser:
         while self._skip(","):
             one(message, field, name, depth)
         if not self._skip("]"):
-            token = self.tokens[self.at]
+            token = self.token
             raise self._error(token, f'expected "," or "]" in the list of "{name}", got {token}')
 
     def _block(self, message: Message, field: Field, name: Token, depth: int) -> None:
@@ -260,7 +266,7 @@ class _Parser:
             sign = "-"
         else:
             token, sign = first, ""
-        if token.kind not in ("number", "name"):
+        if token.kind not in ("number", "name") or len(token.text) > _LONGEST_NUMBER:
             raise self._error(first, f'"{field.name}" is {what}, got {sign}{token}')
         return sign + token.text, first
 
@@ -305,13 +311,13 @@ class _Parser:
             if token.kind in ("name", "number"):
                 what += f'; strings need quotes: {field.name}: "{token}"'
             raise self._error(token, what)
-        value = unquote(token.text)
-        while self.tokens[self.at].kind == "string":
-            value += unquote(self._take().text)
-        return value
+        parts = [unquote(token.text)]
+        while self.token.kind == "string":
+            parts.append(unquote(self._take().text))
+        return b"".join(parts)
 
     def _string(self, field: Field) -> str:
-        token = self.tokens[self.at]
+        token = self.token
         try:
             return self._bytes(field).decode("utf-8")
         except UnicodeDecodeError:
@@ -323,10 +329,11 @@ class _Parser:
         text, token = self._enum_word()
         if text in values:
             return values[text]
-        if text.lstrip("-").isdigit() and int(text) in values.values():
+        digits = text.removeprefix("-")
+        if digits.isdecimal() and len(digits) < 20 and int(text) in values.values():
             return int(text)
         hint = did_you_mean(text.strip("\"'"), list(values))
-        what = f'"{field.name}" has no value {text}{hint}; known: {", ".join(values)}'
+        what = f'"{field.name}" has no value {text[:40]}{hint}; known: {", ".join(values)}'
         raise self._error(token, what)
 
     def _enum_word(self) -> tuple[str, Token]:

@@ -46,6 +46,7 @@ class SolverOptions:
     on_nan: str = "stop"
     bad_records: str = FAIL
     python_modules: bool = False
+    output_folder: str = ""
     ignore_mismatch: bool = False
     cuda_graph: bool = False
     keep: int | None = None
@@ -69,4 +70,5 @@ def net_context(options: SolverOptions, iter_size: int = 1) -> Context:
     return Context(
         options.seed, iter_size=iter_size, bad_records=options.bad_records,
         python_modules=options.python_modules,
+        output_folder=options.output_folder,
     )  # fmt: skip

@@ -58,6 +58,7 @@ class RunOptions:
     shuffle: bool = False
     bad_records: str = FAIL
     allow_python_layers: bool = False
+    output_folder: str = ""
     on_nan: str = "stop"
     keep: int | None = None
     keep_best: str | None = None
@@ -108,7 +109,8 @@ def plan_run(asked: RunOptions, param: SolverParameter, ranks: Communicator) -> 
     options = replace(
         options, level=asked.level, stages=[s for s in asked.stage.split(",") if s],
         share_gradients=True, on_nan=asked.on_nan, bad_records=asked.bad_records,
-        python_modules=asked.allow_python_layers, ignore_mismatch=asked.ignore_mismatch,
+        python_modules=asked.allow_python_layers, output_folder=asked.output_folder,
+        ignore_mismatch=asked.ignore_mismatch,
         cuda_graph=asked.cuda_graph, keep=asked.keep, keep_best=asked.keep_best,
         stop_after=asked.stop_after,
     )  # fmt: skip

@@ -9,11 +9,12 @@ import re
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from .. import schema
 from ..errors import FireError, SolverError
-from ..schema.files import meant_by
+from ..schema.files import meant_by, new_file_beside
 from .run_record import beside, check_sums, unseal
 
 log = logging.getLogger("pycaffe_fire")
@@ -126,9 +127,7 @@ def prepare(prefix: str) -> None:
             if meant != name and meant.startswith(base) and _NAME.fullmatch(meant[len(base) :]):
                 with suppress(FileNotFoundError):
                     os.unlink(os.path.join(folder, name))
-        probe = os.path.join(folder, f".{os.getpid()}.tmp.{base}_probe")
-        with open(probe, "wb"):
-            os.unlink(probe)
+        os.unlink(new_file_beside(Path(f"{prefix}_probe")))
     except OSError as error:
         raise SolverError(
             f"snapshots cannot be written to {prefix}_*: {error.strerror}; change snapshot_prefix "

@@ -21,6 +21,12 @@ item { name: "cat" label: 1 } item { name: "dog" label: 2 }
 """
 
 
+@pytest.fixture(autouse=True)
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layers write there, and nowhere else unless somebody says so."""
+    monkeypatch.chdir(tmp_path)
+
+
 def layer(folder: Path, fields: str, num: int = 1) -> Trial:
     """Three priors and two classes; `folder` gets what the layer wants to read."""
     (folder / "labels.prototxt").write_text(LABELS)

@@ -6,8 +6,9 @@ neither a padded copy nor a scatter with repeated indices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
+from math import prod
 from typing import Any, NamedTuple
 
 from ..base import Window
@@ -23,17 +24,34 @@ class Shift(NamedTuple):
     inputs: tuple[Any, ...]
 
 
-def shifts(into: Sequence[int], out: Sequence[int], window: Window) -> list[Shift]:
-    """One entry per kernel cell in row-major order."""
+Reach = tuple[slice, slice]
+
+
+class Shifts:
+    """One entry per kernel cell in row-major order, made when it is asked for: there may be more
+    of them than pixels."""
+
+    def __init__(self, axes: Sequence[Sequence[Reach]]) -> None:
+        self._axes = axes
+
+    def __len__(self) -> int:
+        return prod(len(axis) for axis in self._axes)
+
+    def __iter__(self) -> Iterator[Shift]:
+        for cell in product(*self._axes):
+            yield Shift((..., *(o for o, _ in cell)), (..., *(i for _, i in cell)))
+
+
+def shifts(into: Sequence[int], out: Sequence[int], window: Window) -> Shifts:
+    """The cells of a window that slides over an image of size `into`, `out` times along each
+    axis."""
     axes = [
         [_reach(size, outputs, stride, cell * dilation - pad) for cell in range(kernel)]
         for size, outputs, kernel, stride, pad, dilation in zip(
             into, out, window.kernel, window.stride, window.pad, window.dilation, strict=True
         )
     ]
-    return [
-        Shift((..., *(o for o, _ in cell)), (..., *(i for _, i in cell))) for cell in product(*axes)
-    ]
+    return Shifts(axes)
 
 
 def _reach(size: int, outputs: int, stride: int, offset: int) -> tuple[slice, slice]:
