@@ -51,7 +51,8 @@ class Registry(Generic[T]):
 
     def __getitem__(self, name: str) -> T:
         if name not in self._items:
-            raise self.error(f'unknown {self.what} "{name[:_LONGEST_NAME]}"{self.alternatives(name)}')
+            shown = name[:_LONGEST_NAME]
+            raise self.error(f'unknown {self.what} "{shown}"{self.alternatives(name)}')
         return self._items[name]
 
     def alternatives(self, name: str) -> str:

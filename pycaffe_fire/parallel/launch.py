@@ -83,8 +83,8 @@ class Job:
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         """mpiexec tells all ranks, but SIGHUP would end it: one rank asks for the others, too."""
         if number == signal.SIGHUP:
-            own = _descendants(self._process.pid)
-            for pid in [pid for pid in self._monitor.local_ranks() if pid in own][:1]:
+            ranks = self._monitor.local_ranks()
+            for pid in [pid for pid in ranks if _descends(pid, self._process.pid)][:1]:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
         else:
@@ -113,6 +113,17 @@ def _end_with_parent() -> None:
     """In a new process: ask for SIGTERM when the one that started it is killed."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH, int(signal.SIGTERM), 0, 0, 0)
+
+
+def _descends(pid: int, ancestor: int) -> bool:
+    """Was a process started by another, or by one that it started?"""
+    while pid > 1 and pid != ancestor:
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                pid = int(file.read().rsplit(")", 1)[1].split()[1])
+        except (OSError, ValueError, IndexError):
+            return False
+    return pid == ancestor
 
 
 def _descendants(pid: int) -> list[int]:

@@ -161,7 +161,7 @@ def read_events(path: str) -> list[dict[str, Any]]:
             for line in file:
                 try:
                     record = json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
                 if isinstance(record, dict) and "event" in record:
                     events.append(record)

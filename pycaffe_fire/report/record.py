@@ -61,7 +61,8 @@ def _protocol(run: Run) -> list[tuple[str, str]]:
         which = f" #{number}" if number else ""
         for data in test["data"]:
             rows.append((f"test data{which}", _data(data)))
-            passes = solver["test_iter"][number]
+            given = solver.get("test_iter") or []
+            passes = given[number] if number < len(given) else 0
             counted = f"mean over {passes} batches of {data['batch']}"
             whole = data["records"]
             if whole:

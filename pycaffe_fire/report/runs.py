@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import FireError
+from .event_schema import EVENTS, flaw
 from .glog_lines import OUTPUT, glog_lines
 from .json_log import read_events
 from .tensorboard import read_scalars
@@ -105,17 +106,19 @@ def _read_json(run: Run, file: str) -> None:
     for event in read_events(file):
         try:
             take_event(run, event, clock)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise FireError(
-                f"{file}: not a log of fire_train's: {error!r} in an event {event['event']!r}"
-            ) from error
+        except FireError as error:
+            raise FireError(f"{file}: {error}") from None
 
 
 def take_event(run: Run, event: dict[str, Any], clock: Clock) -> None:
-    """Let an event of a JSON log into the run."""
+    """Let an event of a JSON log into the run, if it is one that can have been written."""
+    if wrong := flaw(event):
+        raise FireError(f"not a log of fire_train's: in an event {event['event']!r:.40} {wrong}")
+    if event["event"] not in EVENTS:
+        return
     if event["event"] == "started":
         clock.start(event["time"])
-    at, seconds = event.get("iteration", 0), clock(event["time"])
+    at, seconds = event.get("iteration") or 0, clock(event["time"])
     match event["event"]:
         case "started":
             run.started = event
