@@ -17,8 +17,8 @@ from typing import IO
 
 from .child import Cases
 
-SLOWEST = 20.0  # seconds that a case may take
-FIRST = 120.0  # seconds until the first case, while libraries load and kernels compile
+SLOWEST = 20.0  # seconds of a processor that a case may take
+PATIENCE = 120.0  # seconds that it may take otherwise: others use the machine, too
 BATCH = 200  # cases of one kind before the next has its turn
 SAID = "pycaffe_fire: "  # how a process ends that a mapped file has killed
 
@@ -97,17 +97,28 @@ def _lines(child: subprocess.Popen[bytes]) -> Iterator[bytes]:
 
     assert child.stdout is not None
     threading.Thread(target=read, args=(child.stdout,), daemon=True).start()
-    patience = FIRST
+    used, began = _processor_seconds(child.pid), time.monotonic()
     while True:
         try:
-            line = found.get(timeout=patience)
+            line = found.get(timeout=1.0)
         except queue.Empty:
-            return
+            busy = _processor_seconds(child.pid) - used
+            if busy > SLOWEST or time.monotonic() - began > PATIENCE:
+                return
+            continue
         if not line:
             child.wait()
             return
         yield line
-        patience = SLOWEST
+        used, began = _processor_seconds(child.pid), time.monotonic()
+
+
+def _processor_seconds(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:  # it has ended
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class _Collected:
