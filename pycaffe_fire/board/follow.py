@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import FireError
 from ..report.runs import Clock, Point, Run, take_event
 from .files import iteration_of
 from .series import Series, View
@@ -109,7 +110,7 @@ class RunLog:
                 self.iteration = int(event["iteration"])
             if kind in NOTED:
                 self.events.append(self._noted(event))
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        except (FireError, KeyError, TypeError, ValueError, AttributeError, IndexError):
             return  # not an event of ours: a page about the rest is better than none
         self.tail.append(brief(event))
 

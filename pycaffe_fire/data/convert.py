@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,7 +138,7 @@ def _open_idx(files: ExitStack, path: str, dimensions: int) -> tuple[tuple[int, 
     zipped = file.read(2) == b"\x1f\x8b"
     file.seek(0)
     if zipped:
-        file = files.enter_context(gzip.GzipFile(fileobj=file))
+        file = cast(IO[bytes], files.enter_context(gzip.GzipFile(fileobj=file)))
     head = _unpacked(file, path, 4 + 4 * dimensions)
     if len(head) < 4 + 4 * dimensions or head[:4] != bytes((0, 0, 8, dimensions)):
         what = "images" if dimensions == 3 else "labels"

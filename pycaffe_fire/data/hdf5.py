@@ -161,6 +161,8 @@ def _read_list(list_file: str) -> list[str]:
             f"{list_file}: the list of HDF5 files cannot be read: {error.strerror}"
         ) from None
     files = [line.strip() for line in lines if line.strip()]
+    if any("\0" in file for file in files):
+        raise DataError(f"{list_file}: is not a list of HDF5 files: there are zeros in it")
     if not files:
         raise DataError(f"{list_file}: names no HDF5 files; write one path per line")
     return files

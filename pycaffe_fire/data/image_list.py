@@ -32,8 +32,9 @@ def read_list(path: str | os.PathLike[str]) -> list[Entry]:
     try:
         with open(name, encoding="utf-8", errors="surrogateescape") as file:
             lines = file.read().split("\n")
-    except OSError as error:
-        raise DataError(f"{name}: the list of images cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{name}: the list of images cannot be read: {reason}") from None
     entries = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -43,7 +44,7 @@ def read_list(path: str | os.PathLike[str]) -> list[Entry]:
             entry = Entry(file_name.rstrip(), int(label))
         except ValueError:
             entry = Entry("", 0)
-        if not entry.path or not -(2**31) <= entry.label < 2**31:
+        if not entry.path or "\0" in entry.path or not -(2**31) <= entry.label < 2**31:
             raise DataError(
                 f'{name}:{number}: expected "path label", got {line[:200]!r}; the label is a whole '
                 "number of at most 31 bits"

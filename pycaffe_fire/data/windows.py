@@ -75,12 +75,14 @@ def _read_image(
     try:
         image = next(lines)[1].strip()
         channels, _, _, count = (int(next(lines)[1]) for _ in range(4))
+        if channels < 1 or "\0" in image:
+            raise ValueError
         for _ in range(count):
             number, line = next(lines)
             label, overlap, *corners = line.split()
             x1, y1, x2, y2 = map(int, corners)
             window = Window(len(found.images), int(label), float(overlap), x1, y1, x2, y2)
-            if not (0 <= x1 <= x2 and 0 <= y1 <= y2):
+            if not (0 <= x1 <= x2 < 2**31 and 0 <= y1 <= y2 < 2**31 and abs(window.label) < 2**31):
                 raise ValueError
             found.windows.append(window)
     except (ValueError, StopIteration, RuntimeError):  # a generator turns StopIteration into it
@@ -133,6 +135,8 @@ class WindowSource:
                     f"{self._file.images[window.image]} has class {window.label}; classes "
                     "start at 1"
                 )
+        if not 0 <= param.fg_fraction <= 1:
+            raise DataError(f"fg_fraction is a share, from 0 to 1; got {param.fg_fraction:g}")
         self._foregrounds = int(np.float32(self._batch) * np.float32(param.fg_fraction))
         for what, count, have in (
             ("foreground", self._foregrounds, self._foreground),

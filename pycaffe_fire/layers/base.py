@@ -48,6 +48,7 @@ class Layer(Description):
         self.xp = backend.xp
         self.context = context
         self.blobs: list[Blob] = []
+        self.empty = False  # do its tops hold nothing, so that there is nothing to compute?
         self.donors: Sequence[Blob] = ()
         self.param_propagate_down: list[bool] = []
         self.loss_weights: list[float] = []
@@ -213,6 +214,9 @@ class Layer(Description):
     def plan(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         """Reshape, and remember for which layouts, so that `stale` can tell."""
         self.reshape(bottom, top)
+        self.empty = bool(top) and not any(blob.count for blob in top)
+        if bottom and not bottom[0].count and not self.empty and top and self.bottoms[1]:
+            self.fail(f'its bottom "{bottom[0].name}" {list(bottom[0].shape)} holds nothing')
         self._planned = [t.layout for t in self._watched(bottom)]
 
     def stale(self, bottom: Sequence[Blob]) -> bool:
@@ -267,6 +271,8 @@ class Loss(Layer):
     default_loss_weight = 1.0
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        if any(blob is other for blob in top for other in bottom):
+            self.fail(f'cannot run in place; give its top another name than "{top[0].name}"')
         if bottom[0].shape[:1] != bottom[1].shape[:1]:
             self.fail(
                 f"predictions and labels must have the same first dimension, got "

@@ -58,6 +58,8 @@ class Convolution(Layer):
         self._channels = channels
         if self._outputs < 1:
             self.fail("num_output must be at least 1")
+        if channels < 1:
+            self.fail(f"its bottom has no channels: {list(bottom[0].shape)}")
         if self._groups < 1 or channels % self._groups or self._outputs % self._groups:
             self.fail(
                 f"group {self._groups} must divide the {channels} input channels and "

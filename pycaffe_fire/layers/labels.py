@@ -41,6 +41,7 @@ class Labels:
         require = self._layer.backend.require
         require(xp.isfinite(given).all(), self._refuse_nan)
         labels = given.astype(np.int64)
+        require((given == labels).all(), lambda: self._refuse_fraction(given))
         valid = xp.ones(labels.shape, bool) if self.ignore is None else labels != self.ignore
         bad = valid & ((labels < 0) | (labels >= self.classes))
         require(~bad.any(), lambda: self._refuse(labels, bad))
@@ -48,6 +49,12 @@ class Labels:
 
     def _refuse_nan(self) -> NoReturn:
         self._layer.fail(f'blob "{self.blob.name}" holds labels that are not numbers')
+
+    def _refuse_fraction(self, given: Any) -> NoReturn:
+        wrong = given[given != self._layer.xp.trunc(given)]
+        self._layer.fail(
+            f'blob "{self.blob.name}" holds the label {float(wrong[0]):g}; labels are whole numbers'
+        )
 
     def _refuse(self, labels: Any, bad: Any) -> NoReturn:
         outer, inner = (int(i[0]) for i in self._layer.xp.nonzero(bad))

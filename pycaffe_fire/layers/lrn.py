@@ -9,6 +9,8 @@ from ..backend.blob import Blob
 from .base import Layer, register_layer
 from .description import Storage
 
+LARGEST_REGION = 1023  # a larger one covers whatever there is, at great expense
+
 
 @register_layer("LRN")
 class LRN(Layer):
@@ -20,6 +22,11 @@ class LRN(Layer):
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         if self.param.lrn_param.local_size % 2 == 0:
             self.fail(f"local_size must be odd, got {self.param.lrn_param.local_size}")
+        if self.param.lrn_param.local_size > LARGEST_REGION:
+            self.fail(
+                f"local_size must be at most {LARGEST_REGION}, got "
+                f"{self.param.lrn_param.local_size}"
+            )
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.lrn_param

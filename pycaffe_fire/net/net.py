@@ -100,7 +100,8 @@ class Net(Wiring):
             if leader < start or not self.layers[leader].leads:  # else its leader did it
                 layer.leads = i in self.groups and self.groups[i][-1] <= last
                 mark = self.backend.mark()
-                layer.forward(bottom, top)
+                if not layer.empty:
+                    layer.forward(bottom, top)
                 for blob, weight in self._losses[i]:
                     loss += weight * self.backend.total(blob.data)
                 self.backend.write_back(mark)
@@ -129,7 +130,7 @@ class Net(Wiring):
                 for tensor in self.unwritten[i] if i < first else ():
                     tensor.clear()
                 mark = self.backend.mark()
-                self.layers[i].backward(self.tops[i], self.propagate_down[i], self.bottoms[i])
+                self._run_layer_backward(i)
                 self.backend.write_back(mark)
                 self._unfinished.note(i)
                 if self.debug_info:
@@ -140,6 +141,15 @@ class Net(Wiring):
                 after_layer(i)
         if self.debug_info and start is None and end == 0:
             debug.all_params(self)
+
+    def _run_layer_backward(self, index: int) -> None:
+        layer, wanted, bottom = self.layers[index], self.propagate_down[index], self.bottoms[index]
+        if not layer.empty:
+            layer.backward(self.tops[index], wanted, bottom)
+            return
+        for blob, propagates in zip(bottom, wanted, strict=True):
+            if propagates and blob.count:
+                blob.diff[...] = 0  # nothing depends on it
 
     def forward_backward(self) -> float:
         """One training pass; gradients are added to what the parameters' diffs hold."""

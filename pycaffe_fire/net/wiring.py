@@ -12,6 +12,7 @@ from ..backend.tensor import Tensor
 from ..errors import DataError, FireError, LayerError, NetError
 from ..layers import LAYERS, Context, Layer, is_built_in
 from ..layers.input import Input
+from ..schema.limits import impossible_number
 from ..schema.proto import LayerParameter, NetParameter, ParamSpec
 from ..schema.verdicts import refusals
 from . import narrate
@@ -121,6 +122,8 @@ class Wiring:
             for sentence in refusals(param):
                 raise LayerError(param.name, param.type, sentence)
         layer = kind(param, param.phase, self.backend, self.context)
+        if impossible := impossible_number(param):
+            layer.fail(impossible)
         layer.donors = lent.get(param.name, ())
         bottom = self._connect_bottoms(layer, param)
         needs = any(self._blob_needs[id(blob)] for blob in bottom)

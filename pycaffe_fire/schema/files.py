@@ -94,6 +94,8 @@ def read_head(path: str | os.PathLike[str], error: type[FireError], what: str) -
         raise error(f"{name}: no such file; give the path of a {what} file") from None
     except OSError as problem:
         raise error(f"{name}: cannot be read: {problem.strerror}") from None
+    except ValueError as problem:  # a zero character
+        raise error(f"{name!r}: is not the name of a file: {problem}") from None
 
 
 @contextmanager

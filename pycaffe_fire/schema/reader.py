@@ -319,10 +319,13 @@ class _Parser:
     def _string(self, field: Field) -> str:
         token = self.token
         try:
-            return self._bytes(field).decode("utf-8")
+            text = self._bytes(field).decode("utf-8")
         except UnicodeDecodeError:
             what = f'"{field.name}" is not valid UTF-8; save the file as UTF-8'
             raise self._error(token, what) from None
+        if "\0" in text:  # no name of a file, layer or blob has one
+            raise self._error(token, f'"{field.name}" holds a zero character')
+        return text
 
     def _enum(self, field: Field) -> int:
         values = ENUMS[field.type_name]

@@ -117,7 +117,14 @@ def learning_rate(param: SolverParameter, iteration: int, plateaus: int = 0) -> 
         raise SolverError(
             f"min_lr must lie between 0 and base_lr ({param.base_lr:g}), got {param.min_lr:g}"
         )
-    rate = RATE_POLICIES[param.lr_policy](param, iteration) * float(param.gamma) ** plateaus
+    policy = RATE_POLICIES[param.lr_policy]
+    try:
+        rate = policy(param, iteration) * float(param.gamma) ** plateaus
+    except (ArithmeticError, TypeError):  # too large; a root of a negative number
+        raise SolverError(
+            f'lr_policy "{param.lr_policy}" has no rate at iteration {iteration}: check base_lr, '
+            "gamma, power and stepsize"
+        ) from None
     interval, start = warm_up(param)
     if iteration < interval:
         rate = float(start + (param.base_lr - start) * iteration / interval)

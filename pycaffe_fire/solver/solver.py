@@ -19,6 +19,7 @@ from ..layers.feed import Feed
 from ..net import Net, debug
 from ..net.summary import BYTES, facts
 from ..parallel.leaves import Leaves, Output, output_names, output_values
+from ..schema.limits import impossible_number
 from ..schema.proto import SolverParameter
 from ..schema.verdicts import refusals
 from ..version import VERSION
@@ -162,6 +163,8 @@ class Solver:
 
     def _check(self) -> None:
         p = self.param
+        if impossible := impossible_number(p):
+            raise SolverError(impossible)
         if p.iter_size < 1 or p.average_loss < 1:
             raise SolverError("iter_size and average_loss must be at least 1")
         if p.max_iter < 0:

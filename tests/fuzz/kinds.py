@@ -82,7 +82,6 @@ def _run(net: Any) -> None:
     if size <= SMALL and len(net.layers) < 100:
         net.forward()
         net.backward()
-    net.close() if hasattr(net, "close") else None
 
 
 _SOLVED = """name: "s" layer { name: "data" type: "DummyData" top: "data" top: "label"
@@ -136,8 +135,6 @@ def _file_seeds(*patterns: str) -> Callable[[Path], dict[str, bytes]]:
 
 def _weights_seeds(folder: Path) -> dict[str, bytes]:
     """Of every age: V0 and V1 made from the newest form."""
-    from pycaffe_fire.schema.messages import FIELDS  # noqa: F401  (the schema must load)
-
     found = _file_seeds("schema/*.caffemodel")(folder)
     blob = b"\x08\x01\x10\x01\x18\x02\x20\x02\x2a\x10" + struct.pack("<4f", 1, 2, 3, 4)
     v1 = b"\x22\x02ip" + b"\x28\x0e" + b"\x32" + bytes([len(blob)]) + blob
@@ -405,29 +402,6 @@ def _load_log(path: Path) -> None:
     page([read_run(str(path))])
 
 
-# Other frameworks.
-
-
-def _onnx_seeds(folder: Path) -> dict[str, bytes]:
-    from pycaffe_fire.convert import onnx as convert
-
-    import pycaffe_fire as caffe
-
-    shutil.copy(MODELS / "lenet" / "deploy.prototxt", folder / "net.prototxt")
-    net = caffe.Net(str(folder / "net.prototxt"), caffe.TEST)
-    net.save(str(folder / "net.caffemodel"))
-    convert.export_onnx(
-        str(folder / "net.prototxt"), str(folder / "net.caffemodel"), str(folder / "made.onnx")
-    )
-    return {"lenet": (folder / "made.onnx").read_bytes()}
-
-
-def _load_onnx(path: Path) -> None:
-    from pycaffe_fire.convert import onnx as convert
-
-    convert.import_onnx(str(path))
-
-
 def load_quietly() -> None:
     """Nobody reads what the loaders log."""
     logging.getLogger("pycaffe_fire").setLevel(logging.CRITICAL)
@@ -454,5 +428,3 @@ KINDS: dict[str, Kind] = {
 }
 if importlib.util.find_spec("plyvel"):
     KINDS["leveldb"] = Kind(_database_seeds("LEVELDB"), _load_database("LEVELDB"), place="db")
-if importlib.util.find_spec("onnx") and importlib.util.find_spec("pycaffe_fire.convert"):
-    KINDS["onnx"] = Kind(_onnx_seeds, _load_onnx)

@@ -6,6 +6,7 @@ from math import sqrt
 from typing import Any
 
 from ...backend.tensor import Array
+from ...errors import SolverError
 from .base import RULES, Formula, Rule
 
 
@@ -40,6 +41,10 @@ class Adam(Rule):
     can_decouple = True
 
     def check(self) -> None:
+        for name in ("momentum", "momentum2"):
+            share = getattr(self.param, name)
+            if not 0 <= share < 1:  # else a mean that grows, and a root of less than nothing
+                raise SolverError(f'{name} of solver type "Adam" lies in [0, 1), got {share:g}')
         decoupled = Formula(adamw, kernel="adamw", decoupled=True)
         self.formula = decoupled if self.param.decoupled_decay else Formula(adam, kernel="adam")
 
