@@ -112,6 +112,11 @@ def _decode(file: Any, where: str, color: bool, gray: bool, upright: bool) -> Im
             return turned if turned.mode == kind else turned.convert("L" if gray else kind)
     except DataError:
         raise
+    except Image.DecompressionBombError:
+        raise DataError(
+            f"{where}: has far more than {max_pixels():,} pixels; if that is right, set "
+            f"{PIXELS_VARIABLE} and Pillow's MAX_IMAGE_PIXELS"
+        ) from None
     except Exception as error:  # decoders of rare formats raise whatever their parsers do
         if isinstance(error, MemoryError):
             raise

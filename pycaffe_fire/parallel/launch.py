@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shutil
 import signal
@@ -56,11 +55,10 @@ class Job:
             command += ["-hosts", ",".join(hosts)]
         command += [sys.executable, "-m", module, *arguments]
         self._process = subprocess.Popen(
-            command,
+            _ending_with_parent(command),
             env=environment,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
-            preexec_fn=_end_with_parent,
         )
 
     def wait(self) -> tuple[int, Failure | None]:
@@ -106,13 +104,20 @@ class Job:
             os.kill(pid, signal.SIGKILL)
 
 
-_PARENT_DEATH = 1  # PR_SET_PDEATHSIG of Linux
+# Runs a command that gets SIGTERM when the process that started it is killed. It is a process of
+# its own, because nothing but another program may follow a fork of one with threads.
+_ENDING_WITH_PARENT = """
+import ctypes, os, sys
+PARENT_DEATH, SIGTERM = 1, 15
+ctypes.CDLL(None).prctl(PARENT_DEATH, SIGTERM, 0, 0, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 
-def _end_with_parent() -> None:
-    """In a new process: ask for SIGTERM when the one that started it is killed."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PARENT_DEATH, int(signal.SIGTERM), 0, 0, 0)
+def _ending_with_parent(command: list[str]) -> list[str]:
+    if sys.platform != "linux":
+        return command
+    return [sys.executable, "-I", "-S", "-c", _ENDING_WITH_PARENT, *command]
 
 
 def _descends(pid: int, ancestor: int) -> bool:

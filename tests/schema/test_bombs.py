@@ -78,7 +78,7 @@ def test_an_image_of_a_billion_pixels(tmp_path: Path) -> None:
     pixels = zlib.compress(bytes(1_000_000))
     parts = (chunk(b"IHDR", head), chunk(b"IDAT", pixels), chunk(b"IEND", b""))
     (tmp_path / "x").write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(parts))
-    assert "30000 x 30000 pixels, more than" in load("image", tmp_path / "x")
+    assert "has far more than" in load("image", tmp_path / "x")
 
 
 def test_the_limit_on_pixels_can_be_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
