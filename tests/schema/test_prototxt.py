@@ -87,7 +87,10 @@ WRONG = [
     ("layer { >", "expected a field name, got >"),
     ('name: "a"\nname: "b"', '2:1: "name" is given twice, first on line 1'),
     ("layer { lrn_param { } lrn_param { } }", '"lrn_param" is given twice'),
-    ("layer { image_data_param { source: data/train.txt } }", '"source" lacks a quote before its value; strings need quotes'),
+    (
+        "layer { image_data_param { source: data/train.txt } }",
+        '"source" lacks a quote before its value; strings need quotes',
+    ),
     ('name: conv1"', '"name" lacks a quote before its value; strings need quotes'),
     ("layer { lstm_parm { } }", 'has no field "lstm_parm" (did you mean "lstm_param"?)'),
     ("name: 5", '"name" is a string, got 5; strings need quotes: name: "5"'),
