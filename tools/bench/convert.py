@@ -1,0 +1,78 @@
+"""What a checked conversion to ONNX takes: seconds beyond loading libraries, and memory.
+
+    python tools/bench/convert.py                          # ResNet-50 of models/
+    python tools/bench/convert.py models/vgg16/deploy.prototxt
+
+Weights are random. Memory is the process's peak beyond what it held once all libraries were
+loaded, as a multiple of the weights' size.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+KIB = 1024
+
+
+def _peak() -> int:
+    """Bytes that the process held at most so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIB
+
+
+def _make(prototxt: str, weights: str) -> None:
+    from pycaffe_fire import schema
+    from pycaffe_fire.backend import cpu_backend
+    from pycaffe_fire.layers import Context
+    from pycaffe_fire.net.net import Net
+
+    param = schema.read_net(prototxt)
+    param.state.phase = schema.TEST
+    net = Net(param, cpu_backend(), Context(seed=1))
+    for layer in net.layers:
+        if layer.type == "BatchNorm":
+            net.params[layer.name][1].data[...] = 1
+            net.params[layer.name][2].data[...] = 1
+    net.save(weights)
+
+
+def _measure(prototxt: str, weights: str) -> None:
+    import onnx  # noqa: F401
+    import onnxruntime  # noqa: F401
+
+    from pycaffe_fire.backend import cpu_backend
+    from pycaffe_fire.convert import caffe_to_onnx, convert
+
+    assert caffe_to_onnx and cpu_backend()
+    size = os.path.getsize(weights)
+    before, start = _peak(), time.perf_counter()
+    made = convert(prototxt, weights, weights + ".onnx")
+    seconds, grown = time.perf_counter() - start, _peak() - before
+    assert made.check is not None
+    print(
+        f"{prototxt}: {seconds:.1f} s, {grown / 1e6:.0f} MB beyond libraries = "
+        f"{grown / size:.2f} x {size / 1e6:.0f} MB of weights; largest difference "
+        f"{made.check.worst:.1e}"
+    )
+
+
+def main() -> None:
+    arguments = sys.argv[1:]
+    if arguments[:1] in (["make"], ["measure"]):
+        (_make if arguments[0] == "make" else _measure)(*arguments[1:])
+        return
+    prototxt = arguments[0] if arguments else str(ROOT / "models/resnet50/deploy.prototxt")
+    with tempfile.TemporaryDirectory() as folder:
+        weights = str(Path(folder) / "weights.caffemodel")
+        for step in ("make", "measure"):  # in processes of their own: a peak never shrinks
+            subprocess.run([sys.executable, __file__, step, prototxt, weights], check=True)
+
+
+if __name__ == "__main__":
+    main()
