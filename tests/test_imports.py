@@ -5,7 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
-LATER = ("h5py", "matplotlib", "cupy", "mpi4py", "plyvel", "rich.progress", "starlette", "uvicorn")
+LATER = (
+    "h5py", "matplotlib", "cupy", "mpi4py", "plyvel", "rich.progress", "starlette", "uvicorn", "onnx",
+    "onnxruntime",
+)  # fmt: skip
 
 
 def test_large_libraries_are_loaded_where_they_are_used() -> None:

@@ -10,8 +10,8 @@ from ..errors import ConvertError
 from . import onnx_file
 from .check import Checker, Result, by_name
 from .fold import fold_batch_norm
-from .inference import Shapes, for_inference
-from .model import Model, PathLike, build
+from .inference import Shapes, build_small, for_inference
+from .model import Model, PathLike
 from .preprocessing import Preprocessing, of_data_layers
 from .prune import pruned
 from .to_onnx.detection import OPENCV
@@ -49,11 +49,11 @@ def convert_to_onnx(
     used = for_inference(plain_enough(model), input_shapes)
     if outputs:
         used = pruned(used, outputs)
-    net = build(used, separate=True)
+    net = build_small(used)
     source, target = used, net
     if fold_bn:
         source = fold_batch_norm(used)
-        target = build(source, separate=True)
+        target = build_small(source)
     used.weights, source.weights = {}, {}  # the nets have them
     made = export(target, options, preprocessing)
     notes = [*source.notes, *(f"the batch size is fixed: {why}" for why in made.fixed_batch)]
@@ -95,7 +95,7 @@ def check_pair(
 ) -> Result:
     """Compare a Caffe model with an ONNX file that is there already, by the blobs' names."""
     loaded, arrays = onnx_file.load(path)
-    net = build(for_inference(plain_enough(model), input_shapes), separate=True)
+    net = build_small(for_inference(plain_enough(model), input_shapes))
     checker = Checker(net, loaded, arrays, by_name(net, loaded))
     for kind in check_with:
         if kind == CV:

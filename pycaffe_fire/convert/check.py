@@ -23,7 +23,7 @@ Array = NDArray[Any]
 
 TOLERANCE = 1e-4  # of the largest value in a blob
 FEW = 1e-3  # share of picked places that rounding may change
-CHUNK = 1 << 25  # bytes of tensors that are looked at together
+CHUNK = 1 << 27  # bytes of tensors that are looked at together
 _ON, _OFF = "optimised", "plain"
 _PICKS = ("ArgMax", "Threshold")  # layers whose tops jump where scores are almost equal
 _QUIET = 3  # onnxruntime's log level for errors alone
@@ -120,6 +120,7 @@ def _session_options(optimised: bool) -> Any:
         levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
     )
     options.enable_mem_pattern = False  # shapes change
+    options.enable_cpu_mem_arena = False  # which would keep what the largest run took
     options.intra_op_num_threads = available_cores()
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
@@ -225,12 +226,10 @@ class Checker:
 
     def run_onnxruntime(self, path: str | None = None) -> Result:
         """Every top, with optimisations off and on; then the file itself, as it will be used."""
-        for name in (_OFF, _ON):
-            session = self._session(name, every=True)
+        for mode in (_OFF, _ON):
             for feeds in self.batches():
-                self._compare_all(session, feeds, f"onnxruntime, {name}")
-            del session
-        session = self._session(_ON, every=False, path=path)
+                self._compare_all(mode, feeds)
+        session = self._session(_ON, (), path)
         for feeds in self.batches():
             self.net.run_forward()
             found = session.run(self.outputs, feeds)
@@ -238,26 +237,26 @@ class Checker:
         self.result.runtimes.append("onnxruntime")
         return self.result
 
-    def _session(self, mode: str, every: bool, path: str | None = None) -> Any:
-        """The model, or the file, ready to run; with `every` all tops are outputs."""
+    def _session(self, mode: str, every: Iterable[str], path: str | None = None) -> Any:
+        """The file, or the model with more of its tensors as outputs, ready to run."""
         if path is not None:
             return _open(path, _session_options(mode == _ON))
-        names = dict.fromkeys(self.tops.values()) if every else ()
-        return open_model(self.model, self.arrays, names, mode == _ON)
+        return open_model(self.model, self.arrays, every, mode == _ON)
 
-    def _compare_all(self, session: Any, feeds: dict[str, Floats], where: str) -> None:
-        offered = {info.name for info in session.get_outputs()}
+    def _compare_all(self, mode: str, feeds: dict[str, Floats]) -> None:
+        """Run both, some layers at a time: onnxruntime keeps all outputs until a run ends."""
+        fixed = {*self.arrays, *(info.name for info in self.model.graph.input)}
         for first, last in self._chunks():
-            names = {
-                name
-                for (layer, _), name in self.tops.items()
-                if first <= layer <= last and name in offered
-            }
-            ordered = sorted(names)
-            found = dict(zip(ordered, session.run(ordered, feeds), strict=True)) if ordered else {}
+            chunk = {name for (i, _), name in self.tops.items() if first <= i <= last} - fixed
+            names = sorted(chunk)
+            found: dict[str, Array] = {}
+            if names:
+                session = self._session(mode, names)
+                found = dict(zip(names, session.run(names, feeds), strict=True))
+                del session
             for index in range(first, last + 1):
                 self.net.run_forward(index, index)
-                self._compare_layer(index, found, where)
+                self._compare_layer(index, found, f"onnxruntime, {mode}")
 
     def _chunks(self) -> Iterator[tuple[int, int]]:
         """Runs of layers whose tops fit into memory together."""

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import schema
-from ..errors import ConvertError
+from ..errors import ConvertError, NetError
 from ..layers import DataLayer, layer_class
 from ..net.graph import filter_net
-from .model import Model
+from ..net.net import Net
+from .model import Model, build
 
 # What becomes of layers that only training or scoring needs.
 ACTIVATIONS = {
@@ -93,6 +94,24 @@ def _as_inputs(layer: Any, read: set[str], shapes: Shapes, notes: list[str]) -> 
             made.input_param.shape.add(dim=shapes.get(top) or _shape(layer, number, top))
     notes.append(f'{layer.type} "{layer.name}" became the input {", ".join(made.top) or "of none"}')
     return [made] if made.top else []
+
+
+def build_small(model: Model) -> Net:
+    """The model's net, with a batch of 1 where it can do with any, which takes less memory."""
+    shapes = [shape for layer in model.param.layer for shape in layer.input_param.shape]
+    sizes = {shape.dim[0] for shape in shapes if shape.dim}
+    if len(sizes) != 1 or sizes == {1}:
+        return build(model, separate=True)
+    param = schema.NetParameter()
+    param.CopyFrom(model.param)
+    for layer in param.layer:
+        for shape in layer.input_param.shape:
+            shape.dim[:1] = [1]
+    single = Model(param, model.weights, model.source, model.weights_source, model.notes)
+    try:
+        return build(single, separate=True)
+    except NetError:
+        return build(model, separate=True)
 
 
 def feeds(kind: str) -> bool:

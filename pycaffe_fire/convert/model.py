@@ -82,7 +82,8 @@ def build(model: Model, separate: bool = False, need_weights: bool = True) -> Ne
     if need_weights:
         _refuse_missing(net, model)
     source = model.weights_source or "the weights"
-    copy_layer_weights(net, [(source, model.layer_weights())] if model.weights else [])
+    if model.weights:
+        copy_layer_weights(net, [(source, model.layer_weights())])
     return net
 
 

@@ -51,12 +51,14 @@ def _measure(prototxt: str, weights: str) -> None:
 
     assert caffe_to_onnx and cpu_backend()
     size = os.path.getsize(weights)
-    before, start = _peak(), time.perf_counter()
+    before, start, work = _peak(), time.perf_counter(), time.process_time()
     made = convert(prototxt, weights, weights + ".onnx")
     seconds, grown = time.perf_counter() - start, _peak() - before
+    work = time.process_time() - work
     assert made.check is not None
     print(
-        f"{prototxt}: {seconds:.1f} s, {grown / 1e6:.0f} MB beyond libraries = "
+        f"{prototxt}: {seconds:.1f} s ({work:.1f} s of work), {grown / 1e6:.0f} MB beyond "
+        f"libraries = "
         f"{grown / size:.2f} x {size / 1e6:.0f} MB of weights; largest difference "
         f"{made.check.worst:.1e}"
     )
