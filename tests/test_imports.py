@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 LATER = (
-    "h5py", "matplotlib", "cupy", "mpi4py", "plyvel", "rich.progress", "starlette", "uvicorn", "onnx",
-    "onnxruntime",
+    "h5py", "matplotlib", "cupy", "mpi4py", "plyvel", "rich.progress", "starlette", "uvicorn",
+    "onnx", "onnxruntime",
 )  # fmt: skip
 
 
