@@ -5,6 +5,7 @@ CUDA needs no device: kernels of a stand-in for cupy are executed by an emulator
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Iterator
@@ -20,9 +21,22 @@ if os.environ.get("CUDAEMU_SANITIZE"):  # set by test_sanitizer.py for the run i
     Module.compiler = Compiler(("-O1", "-g", "-w", "-fsanitize=address"))
 
 
+REAL = os.environ.get("REAL_CUPY") == "1"
+STAND_IN_ONLY = (
+    "test_races.py", "test_budgets.py", "test_cudnn", "test_device.py", "test_graph.py",
+    "test_selftest.py::test_report", "test_selftest.py::test_two_ranks", "waits_for_copies_only",
+    "a_shown_loss_is_read_once", "test_health_on_device.py", "test_memory.py", "thread_order",
+    "test_ends_where_the_cpu_ends",
+)  # fmt: skip
+
+
 @pytest.fixture
 def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The stand-in, importable as `cupy`; threads run forward."""
+    """The stand-in, importable as `cupy`; threads run forward. With REAL_CUPY=1 the real CuPy on
+    an emulated driver (tools/real_cupy)."""
+    if REAL:
+        yield from _real_cupy(monkeypatch)
+        return
     reason = compiler_missing()
     if reason:
         pytest.skip(reason)
@@ -42,6 +56,21 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     yield fake_cupy
     fake_cupy.cuda.reset_thread()
     assert not checker.found, checker.found[0]
+
+
+def _real_cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    from pycaffe_fire.backend.cuda import cudnn
+
+    monkeypatch.setattr(cudnn, "load", _no_cudnn)
+    yield importlib.import_module("cupy")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that look into the stand-in cannot run on the real CuPy."""
+    for item in items if REAL else []:
+        name = item.nodeid.partition("[")[0].rpartition("/")[2]
+        if any(part in name for part in STAND_IN_ONLY):
+            item.add_marker(pytest.mark.skip(reason="it looks into the stand-in for CuPy"))
 
 
 def _no_cudnn() -> Any:
