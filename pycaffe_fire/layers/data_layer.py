@@ -10,6 +10,7 @@ from .description import Storage
 class DataLayer(Layer):
     """No bottoms; batch_size (and source, if any) stand in the type's own parameters."""
 
+    also_reads = ("transform_param",)
     bottoms = (0, 0)
     storage = Storage.FLOAT32
     family = "data"

@@ -33,6 +33,7 @@ class Description:
     # The field of LayerParameter that holds the type's own parameters. None: the field whose
     # message is named after the type, such as `PoolingParameter pooling_param` for "Pooling".
     param_field: ClassVar[str | None] = None
+    also_reads: ClassVar[tuple[str, ...]] = ()  # other fields with parameters that it looks at
 
     # How tops may be stored. Every type must say so, or inherit it from a base that does. Tops
     # with these numbers hold indices and stay float32 in any case.
@@ -63,6 +64,13 @@ class Description:
     def field_of(cls, kind: str) -> str | None:
         """`param_field` for a layer of type `kind`; None if there is no such field."""
         return cls.param_field or fields_by_type().get(kind)
+
+    @classmethod
+    def unread(cls, param: LayerParameter) -> list[str]:
+        """Fields with parameters of other types, which a layer of this type does not look at."""
+        read = {cls.field_of(param.type), *cls.also_reads}
+        given = [field.name for field, _ in param.ListFields()]
+        return [name for name in given if name.endswith("_param") and name not in read]
 
     @classmethod
     def own_param(cls, param: LayerParameter) -> Any:

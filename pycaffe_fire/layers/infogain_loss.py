@@ -20,6 +20,7 @@ class InfogainLoss(Loss):
     H (classes x classes) is the third bottom or read from `source`; a second top is the softmax.
     """
 
+    also_reads = ("softmax_param", "loss_param")
     compares_labels = True
     bottoms = (2, 3)
     tops = (1, 2)

@@ -138,6 +138,7 @@ class MultiBoxLoss(Loss):
     difficult flag. The norm is by default the number of matches.
     """
 
+    also_reads = ("loss_param",)
     bottoms = (4, 4)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

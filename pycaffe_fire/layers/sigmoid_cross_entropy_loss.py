@@ -21,6 +21,8 @@ class SigmoidCrossEntropyLoss(Loss):
     The normaliser is the batch size unless loss_param says otherwise.
     """
 
+    also_reads = ("loss_param",)
+
     @classmethod
     def prediction(cls, param: LayerParameter) -> LayerParameter:
         return schema.LayerParameter(type="Sigmoid")

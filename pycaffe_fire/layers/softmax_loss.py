@@ -26,6 +26,7 @@ class SoftmaxWithLoss(Loss):
 
     param_field = "softmax_param"
     compares_labels = True
+    also_reads = ("loss_param",)
     tops = (1, 2)
 
     @classmethod

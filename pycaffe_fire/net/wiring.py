@@ -14,7 +14,7 @@ from ..layers import LAYERS, Context, Layer, is_built_in
 from ..layers.input import Input
 from ..schema.limits import impossible_number
 from ..schema.proto import LayerParameter, NetParameter, ParamSpec
-from ..schema.verdicts import refusals
+from ..schema.verdicts import refusals, tell_unread
 from . import narrate
 from .graph import filter_net, fusions, insert_splits
 from .label_ranges import tell_label_ranges
@@ -121,6 +121,8 @@ class Wiring:
         if is_built_in(kind):
             for sentence in refusals(param):
                 raise LayerError(param.name, param.type, sentence)
+            for field in kind.unread(param):
+                tell_unread(param.type, field)
         layer = kind(param, param.phase, self.backend, self.context)
         if impossible := impossible_number(param):
             layer.fail(impossible)

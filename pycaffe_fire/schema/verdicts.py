@@ -19,6 +19,7 @@ _APART = {"BlobProto", "LayerParameter", "NetParameter", "V1LayerParameter"}  # 
 
 _log = logging.getLogger("pycaffe_fire")
 _logged: set[str] = set()
+_unread: set[tuple[str, str]] = set()
 
 
 class Verdict(NamedTuple):
@@ -68,6 +69,13 @@ def refusals(message: Any, path: str = "") -> list[str]:
             for each in value if field.repeated else [value]:
                 found += refusals(each, f"{place}.")
     return found
+
+
+def tell_unread(kind: str, field: str) -> None:
+    """Warn once of a layer's parameters that belong to other types."""
+    if verdicts()[f"LayerParameter.{field}"].kind == HONOURED and (kind, field) not in _unread:
+        _unread.add((kind, field))
+        _log.warning("%s layers do not look at %s; it has no effect", kind, field)
 
 
 def _log_once(field: str, place: str, why: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import logging
 import re
 from collections import Counter
@@ -182,3 +183,26 @@ def test_a_user_s_own_layer_may_read_any_field(monkeypatch: pytest.MonkeyPatch) 
 
     text = inputs() + layer("Mirror", "m", "data", None, "flip_param { flip_height: true }")
     caffe.Net(schema.parse_text(text, schema.NetParameter()), caffe.TRAIN)
+
+
+def test_parameters_of_another_type_are_warned_of_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(verdicts, "_unread", set())
+    text = inputs() + "".join(
+        layer("ReLU", f"r{i}", "data", "data", "lrn_param { local_size: 3 } relu_param { }")
+        for i in range(2)
+    )
+    caffe.Net(schema.parse_text(text, schema.NetParameter()), caffe.TRAIN)
+    assert caplog.text.count("ReLU layers do not look at lrn_param; it has no effect") == 1
+    assert "relu_param" not in caplog.text
+
+
+@pytest.mark.parametrize("kind", sorted(LAYERS.registered()))
+def test_types_say_which_parameters_they_read(kind: str) -> None:
+    """What a class takes from its LayerParameter is its own field or one that it names."""
+    made = LAYERS[kind]
+    methods = [function for _, function in inspect.getmembers(made, inspect.isfunction)]
+    source = "\n".join(inspect.getsource(method) for method in methods)
+    taken = set(re.findall(r"self\.param\.(\w+_param)\b", source))
+    assert taken <= {made.field_of(kind), *made.also_reads}
