@@ -7,6 +7,7 @@ whole pays nothing.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -41,7 +42,8 @@ class Unfinished:
     """
 
     def __init__(self, net: Wiring) -> None:
-        self._net = net
+        # A net that is dropped must be gone at once, with its threads and files: no way back to it.
+        self._net = weakref.ref(net)
         self._candidates = {
             leader
             for leader in net.groups
@@ -56,20 +58,22 @@ class Unfinished:
 
     def note(self, leader: int) -> None:
         """This layer has run backward."""
-        if leader in self._candidates and self._net.layers[leader].leads:
+        net = self._net()
+        if net is not None and leader in self._candidates and net.layers[leader].leads:
             self._waiting.add(leader)
 
     def watch(self, blobs: dict[str, Blob]) -> None:
         """Let who reads such a gradient through these blobs see the leader's own."""
-        for leader in self._candidates:
-            name = self._net.tops[leader][0].name
+        net = self._net()
+        for leader in self._candidates if net is not None else ():
+            name = net.tops[leader][0].name
             blobs[name] = WatchedBlob(blobs[name], partial(self._finish, leader))
 
     def _finish(self, leader: int) -> None:
-        if leader not in self._waiting:
+        net = self._net()
+        if net is None or leader not in self._waiting:
             return
         self._waiting.remove(leader)
-        net = self._net
         for i in reversed(net.groups[leader]):
             layer = net.layers[i]
             learns = layer.param_propagate_down

@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 import time
+import weakref
 from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
@@ -47,7 +48,8 @@ class Snapshots:
     """
 
     def __init__(self, solver: Solver, keep: int | None) -> None:
-        self.solver = solver
+        # Not a reference: a solver that is dropped must be gone at once, with its nets and threads.
+        self.solver: Solver = weakref.proxy(solver)
         self.keep = keep
         self.last: str | None = None
         self.failure: str | None = None
