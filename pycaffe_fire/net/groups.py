@@ -65,7 +65,8 @@ class Unfinished:
     def watch(self, blobs: dict[str, Blob]) -> None:
         """Let who reads such a gradient through these blobs see the leader's own."""
         net = self._net()
-        for leader in self._candidates if net is not None else ():
+        assert net is not None  # it is being made
+        for leader in self._candidates:
             name = net.tops[leader][0].name
             blobs[name] = WatchedBlob(blobs[name], partial(self._finish, leader))
 
