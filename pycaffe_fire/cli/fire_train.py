@@ -17,7 +17,7 @@ from ..board.processes import board_beside
 from ..errors import SolverError
 from ..parallel.communicator import Communicator
 from ..parallel.job import check_names, failing_together, join, ranks_started
-from ..parallel.launch import run_job
+from ..parallel.launch import STOPPED, run_job
 from ..parallel.watch import watched
 from ..report.glog import logging_with, stderr_handler
 from ..report.json_log import JsonLog, log_path
@@ -28,8 +28,9 @@ from ..report.text import CaffeLog, Results
 from ..schema.proto import SolverParameter
 from ..solver import read_param
 from ..solver.events import Observer
+from ..solver.options import Action
 from ..solver.run import RunOptions, make_solver, plan_memory
-from ..solver.signals import EFFECTS, SignalRequests
+from ..solver.signals import DEFAULT_EFFECTS, SignalRequests, signal_actions
 from ..solver.snapshot_files import Found, known_states, newest_snapshot
 from .check import check_project
 from .common import run, without_flags
@@ -53,9 +54,14 @@ def _train(options: argparse.Namespace) -> None:
     if options.ranks and ranks_started() == 1:
         with _board(options, rank=0):
             _launch(options)
-    communicator = join(options.communicator, options.gradients)
-    with failing_together(communicator, "fire_train"), _board(options, communicator.rank):
-        _run_rank(options, read_param(options.solver), communicator)
+    with SignalRequests(_actions(options)) as requests:  # before anything that takes time
+        communicator = join(options.communicator, options.gradients)
+        with failing_together(communicator, "fire_train"), _board(options, communicator.rank):
+            _run_rank(options, read_param(options.solver), communicator, requests)
+
+
+def _actions(options: argparse.Namespace) -> dict[int, Action]:
+    return signal_actions({name: getattr(options, f"{name}_effect") for name in DEFAULT_EFFECTS})
 
 
 def _asked(options: argparse.Namespace) -> RunOptions:
@@ -97,11 +103,15 @@ def _launch(options: argparse.Namespace) -> NoReturn:
         return [*without_flags(flags, ("--snapshot", "--weights")), "--snapshot", found.path]
 
     hosts = [host for host in options.hosts.split(",") if host]
-    sys.exit(run_job(options.ranks, hosts, __spec__.name, arguments, options.restarts, say))
+    stops = {number for number, action in _actions(options).items() if action is Action.STOP}
+    sys.exit(run_job(options.ranks, hosts, __spec__.name, arguments, options.restarts, stops, say))
 
 
 def _run_rank(
-    options: argparse.Namespace, param: SolverParameter, communicator: Communicator
+    options: argparse.Namespace,
+    param: SolverParameter,
+    communicator: Communicator,
+    requests: SignalRequests,
 ) -> None:
     asked = _asked(options)
     if options.summary:
@@ -111,21 +121,22 @@ def _run_rank(
             print("\n".join(summary_lines(net, need, communicator.size)))
         return
     results = Results()
-    effects = EFFECTS[options.sigint_effect], EFFECTS[options.sighup_effect]
     with (
         _display(options, param, communicator.rank) as show,
         _logs(options, param, communicator.rank) as logs,
         watched(communicator, "fire_train"),
     ):
-        requests = SignalRequests(*effects)
         solver = make_solver(asked, param, communicator, [show, results, *logs], requests)
-        with requests:
-            solver.solve()
+        solver.solve()
         solver.close()
         log.info("Optimization Done.")
     if communicator.rank == 0:
         for line in results.lines():
             print(line)
+    if solver.unfinished:
+        sys.stdout.flush()
+        communicator.gather(None)  # launchers may end all ranks when one leaves with a status
+        sys.exit(STOPPED)
 
 
 @contextmanager

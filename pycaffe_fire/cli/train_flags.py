@@ -10,8 +10,9 @@ from ..errors import SolverError
 from ..parallel.communicators import COMMUNICATORS
 from ..parallel.communicators.wire import WIRES
 from ..parallel.job import DEFAULT
+from ..parallel.launch import STOPPED
 from ..solver.health import NAN_POLICIES
-from ..solver.signals import EFFECTS
+from ..solver.signals import DEFAULT_EFFECTS, EFFECTS
 from .common import Parser, image_shape, positive, whole
 
 COMMANDS = """
@@ -95,10 +96,11 @@ def parser() -> Parser:
     )  # fmt: skip
     flag("--level", type=int, default=0, metavar="N", help="the net state's level")
     flag("--stage", default="", metavar="NAMES", help="the net state's stages, separated by commas")
-    for name, effect in (("sigint", "stop"), ("sighup", "snapshot")):
+    for name, effect in DEFAULT_EFFECTS.items():
         flag(
             f"--{name}_effect", choices=list(EFFECTS), default=effect,
-            help=f"what {name.upper()} does (default: {effect}); stopping leaves a snapshot",
+            help=f"what {name.upper()} does (default: {effect}); stopping leaves a snapshot, and "
+            f"the exit status is {STOPPED}",
         )  # fmt: skip
     flag(
         "--synthetic", nargs="?", const=(), type=image_shape, metavar="C,H,W",

@@ -11,8 +11,9 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import FrameType
+from typing import Any
 
 from ..backend import available_cores
 from ..errors import SolverError
@@ -20,7 +21,8 @@ from .monitor import ADDRESS_VARIABLE, Failure, Monitor
 from .signed import SECRET_VARIABLE, new_secret
 
 POLL = 0.2  # seconds
-PASSED_ON = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
+STOPPED = 75  # exit status of a run that was asked to stop, did, and can go on: EX_TEMPFAIL
+PASSED_ON = ("SIGINT", "SIGHUP", "SIGTERM", "SIGUSR1", "SIGUSR2")
 GRACE = 5.0  # seconds between asking a failed job to end and ending it
 
 
@@ -41,7 +43,6 @@ class Job:
 
     def __init__(self, ranks: int, hosts: Sequence[str], module: str, arguments: Sequence[str]):
         self.ranks, self.hosts = ranks, list(hosts)
-        self.told_to_end = False
         secret = new_secret()
         self._monitor = Monitor(secret, local={*hosts} <= {"localhost", socket.gethostname()})
         environment = {
@@ -62,8 +63,7 @@ class Job:
         )
 
     def wait(self) -> tuple[int, Failure | None]:
-        """The exit status, and the rank that was lost; signals go on to the ranks meanwhile."""
-        before = {number: signal.signal(number, self._pass_on) for number in PASSED_ON}
+        """The exit status, and the rank that was lost."""
         try:
             while self._process.poll() is None:
                 failure = self._monitor.failure()
@@ -74,20 +74,23 @@ class Job:
                 time.sleep(POLL)
             return self._process.returncode, self._monitor.failure()
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
             self._monitor.close()
 
-    def _pass_on(self, number: int, frame: FrameType | None) -> None:
-        """mpiexec tells all ranks, but SIGHUP would end it: one rank asks for the others, too."""
-        if number == signal.SIGHUP:
-            ranks = self._monitor.local_ranks()
-            for pid in [pid for pid in ranks if _descends(pid, self._process.pid)][:1]:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
-        else:
-            self.told_to_end = True
-            self._process.send_signal(number)
+    def send(self, number: int) -> bool:
+        """Send the ranks a signal; false if it cannot reach them.
+
+        One rank asks for the others, too. Where none on this host is known, mpiexec tells all of
+        them, except of signals that would end it; Open MPI's gives them a second after SIGTERM.
+        """
+        local = self._monitor.local_ranks() if number != signal.SIGINT else []
+        for pid in [pid for pid in local if _descends(pid, self._process.pid)][:1]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+                return True
+        if number not in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            return False
+        self._process.send_signal(number)
+        return True
 
     def _end(self) -> None:
         """End the launcher and every process it started."""
@@ -147,27 +150,73 @@ def _descendants(pid: int) -> list[int]:
     return found
 
 
+class SignalsToJob:
+    """Between `with` and its end signals go on to the ranks of `job`, the present attempt."""
+
+    def __init__(self, stops: Collection[int]) -> None:
+        self.asked_to_stop = False
+        self._job: Job | None = None
+        self._stops = stops
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> SignalsToJob:
+        numbers = [getattr(signal, name) for name in PASSED_ON if hasattr(signal, name)]
+        self._before = {number: signal.signal(number, self._pass_on) for number in numbers}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        reaches = self._job is None or self._job.send(number)
+        self.asked_to_stop |= reaches and number in self._stops
+
+    def go_to(self, job: Job) -> None:
+        """From now on; a request to stop that came while it was started reaches it, too."""
+        self._job = job
+        if self.asked_to_stop:
+            job.send(signal.SIGTERM)
+
+
 def run_job(
     ranks: int,
     hosts: Sequence[str],
     module: str,
     arguments: Callable[[int], Sequence[str]],
     restarts: int,
+    stops: Collection[int],
     say: Callable[[str], None],
 ) -> int:
     """Run to the end, starting again up to `restarts` times with the ranks that are left.
 
-    `arguments(attempt)` are the ranks' arguments; a later attempt resumes from a snapshot.
+    `arguments(attempt)` are the ranks' arguments; a later attempt resumes from a snapshot. Ranks
+    that get one of the signals `stops` are to stop: that is the end, with the status STOPPED.
     """
-    hosts = list(hosts)
+    with SignalsToJob(stops) as signals:
+        return _attempts(ranks, list(hosts), module, arguments, restarts, signals, say)
+
+
+def _attempts(
+    ranks: int,
+    hosts: list[str],
+    module: str,
+    arguments: Callable[[int], Sequence[str]],
+    restarts: int,
+    signals: SignalsToJob,
+    say: Callable[[str], None],
+) -> int:
     for attempt in range(restarts + 1):
+        if signals.asked_to_stop:
+            return STOPPED
         job = Job(ranks, hosts, module, arguments(attempt))
+        signals.go_to(job)
         status, failure = job.wait()
-        if job.told_to_end:
-            return status
+        if signals.asked_to_stop and not (failure and failure.told):
+            return status and STOPPED  # a rank that had no handler yet has died of the signal
         if failure and not failure.told:
             say(str(failure))
-        if status == 0 or attempt == restarts:
+        if status in (0, STOPPED) or attempt == restarts:
             return status
         if failure:
             ranks = max(1, ranks - 1)

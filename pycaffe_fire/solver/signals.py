@@ -1,10 +1,14 @@
-"""Signals as requests to a running solver, as in Caffe: Ctrl-C stops it, SIGHUP snapshots."""
+"""Signals as requests to a running solver, as in Caffe: Ctrl-C stops it, SIGHUP snapshots.
+
+Schedulers ask a job to end by SIGTERM, or by a signal of the user's choice some time before.
+"""
 
 from __future__ import annotations
 
 import logging
 import signal
 from collections import deque
+from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
@@ -13,25 +17,38 @@ from .options import Action
 log = logging.getLogger("pycaffe_fire")
 
 EFFECTS = {"stop": Action.STOP, "snapshot": Action.SNAPSHOT, "none": Action.NONE}
+DEFAULT_EFFECTS = {
+    "sigint": "stop", "sighup": "snapshot", "sigterm": "stop", "sigusr1": "stop",
+    "sigusr2": "snapshot",
+}  # fmt: skip
+
+
+def signal_actions(effects: Mapping[str, str]) -> dict[int, Action]:
+    """What each signal asks for, from names as in DEFAULT_EFFECTS; without those not known here."""
+    return {
+        int(getattr(signal, name.upper())): EFFECTS[effect]
+        for name, effect in effects.items()
+        if hasattr(signal, name.upper())
+    }
 
 
 class SignalRequests:
     """Between `with` and its end signals are kept; calling this gives the oldest one's action.
 
-    It is a solver's `requested_action`. Where a signal means stop, the second one raises
-    KeyboardInterrupt: a user who cannot wait for the end of an iteration need not.
+    It is a solver's `requested_action`. The first signal that means stop counts. After it Ctrl-C
+    raises KeyboardInterrupt: a user who cannot wait for the end of an iteration need not. Others
+    have no effect then: launchers and schedulers may both pass on the same request. Before the
+    solver asks for the first time there is nothing to save, and Ctrl-C interrupts at once.
     """
 
-    def __init__(self, sigint: Action, sighup: Action) -> None:
-        self._effects: dict[int, Action] = {signal.SIGINT: sigint}
-        if hasattr(signal, "SIGHUP"):
-            self._effects[signal.SIGHUP] = sighup
-        self._pending: deque[Action] = deque()
-        self._stopping = False
+    def __init__(self, actions: Mapping[int, Action]) -> None:
+        self._actions = dict(actions)
+        self._pending: deque[int] = deque()
+        self._stopping = self._running = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> SignalRequests:
-        self._before = {number: signal.signal(number, self._catch) for number in self._effects}
+        self._before = {number: signal.signal(number, self._catch) for number in self._actions}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -39,16 +56,25 @@ class SignalRequests:
             signal.signal(number, handler)
 
     def _catch(self, number: int, frame: FrameType | None) -> None:
-        action = self._effects[number]
+        action = self._actions[number]
         if action is Action.STOP:
-            if self._stopping:
+            if number == signal.SIGINT and (self._stopping or not self._running):
                 raise KeyboardInterrupt
+            if self._stopping:
+                return
             self._stopping = True
         if action is not Action.NONE:
-            self._pending.append(action)
+            self._pending.append(number)
 
     def __call__(self) -> Action:
-        action = self._pending.popleft() if self._pending else Action.NONE
+        self._running = True
+        if not self._pending:
+            return Action.NONE
+        number = self._pending.popleft()
+        action = self._actions[number]
         if action is Action.STOP:
-            log.warning("Stopping as asked; asking once more stops at once, without a snapshot")
+            log.warning(
+                "Stopping as %s asks; Ctrl-C now stops at once, without a snapshot",
+                signal.Signals(number).name,
+            )
         return action

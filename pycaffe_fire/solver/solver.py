@@ -69,7 +69,7 @@ class Solver:
         self.backend, self.communicator = options.backend, options.communicator
         self.seed = options.seed
         self.iter = 0
-        self.stopped_early = False
+        self.stopped_early = self.asked_to_stop = False
         for sentence in refusals(param):
             raise SolverError(f"the solver's {sentence}")
         self._check()
@@ -247,11 +247,12 @@ class Solver:
     def step(self, iterations: int) -> None:
         """Train this many iterations, stopping early only if asked to."""
         stop = self.iter + iterations
-        self.stopped_early = False
+        self.stopped_early = self.asked_to_stop = False
         if not self.resumed:
             self.losses.clear()
             self.tested = None
         self.resumed = False
+        self._obey()  # what was asked while nets were built, or since the last step
         while self.iter < stop and not self.stopped_early:
             p = self.param
             if p.test_interval and self.iter % p.test_interval == 0 and self.tested != self.iter:
@@ -269,7 +270,12 @@ class Solver:
         if snapshot_due or action is Action.SNAPSHOT:
             self._save(self.snapshots.attempt)
         if action is Action.STOP:
-            self.stopped_early = True
+            self.stopped_early = self.asked_to_stop = True
+
+    @property
+    def unfinished(self) -> bool:
+        """Was this run stopped from outside, with iterations left to go on with?"""
+        return self.asked_to_stop and self.iter < self.param.max_iter
 
     def _iterate(self) -> bool:
         """One iteration; False if it ended in a rollback, after which nothing is due."""
@@ -439,12 +445,14 @@ class Solver:
         net, passes = self.test_nets[index], self.param.test_iter[index]
         first = net.context.step
         found = []
-        for done in range(self.communicator.rank, passes, self.communicator.size):
-            if self.communicator.size == 1:  # ranks must stop together, so they look in between
-                self._obey()
+        ranks = self.communicator
+        for done in range(ranks.rank, passes + ranks.rank, ranks.size):
+            self._obey()  # as often on every rank, so that all stop together
             if self.stopped_early:
                 log.info("Test interrupted.")
                 return []
+            if done >= passes:  # the last round is not for everybody
+                break
             self.tell(Testing(self.iter, index, done, passes))
             self.communicator.set_status(f"iteration {self.iter}, pass {done} of test net {index}")
             net.context.step = first + done
