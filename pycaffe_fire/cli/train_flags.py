@@ -65,7 +65,11 @@ def parser() -> Parser:
         "--iterations", type=positive, metavar="N",
         help="train as if max_iter said N (Caffe's train takes this flag, but ignores it)",
     )  # fmt: skip
-    flag("--threads", type=positive, metavar="N", help="CPU threads (default: all cores)")
+    flag(
+        "--threads", type=positive, metavar="N",
+        help="CPU threads of each rank (default: OMP_NUM_THREADS; else the cores it is bound to, "
+        "shared with ranks that are bound to the same, at most SLURM_CPUS_PER_TASK)",
+    )  # fmt: skip
     flag(
         "--leaves", type=positive, metavar="L",
         help="cut the batch into L equal parts, L a power of two, that run side by side; results "

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import schema
-from ..backend import available_cores
 from ..backend.base import Backend
 from ..backend.choice import FP32, GpuOptions, choose_backend
 from ..data.bad_records import FAIL
@@ -21,6 +20,7 @@ from ..net.graph import filter_net
 from ..net.missing_data import advice, missing_sources
 from ..parallel.communicator import Communicator
 from ..parallel.job import check_alike, default_leaves
+from ..parallel.threads import choose_threads
 from ..parallel.tree import check_leaves
 from ..schema.proto import SolverParameter
 from .capacity import Need, planned
@@ -90,10 +90,13 @@ def rank_options(
     threads: int | None = None,
 ) -> SolverOptions:
     """How one rank of a job computes: its share of the host's cores, all ranks' leaves and seed."""
-    threads = threads or max(1, available_cores() // ranks.local_size)
+    chosen = choose_threads(ranks, threads)
+    counts = ranks.gather(chosen.count)
+    others = "" if len(set(counts)) == 1 else f"; {min(counts)} to {max(counts)} on all ranks"
+    log.info("Threads: %s%s", chosen, others)
     leaves = leaves or default_leaves(ranks.size)
     check_leaves(leaves)
-    return SolverOptions(make_backend(threads), ranks.broadcast(seed), ranks, leaves)
+    return SolverOptions(make_backend(chosen.count), ranks.broadcast(seed), ranks, leaves)
 
 
 def plan_run(asked: RunOptions, param: SolverParameter, ranks: Communicator) -> Plan:
