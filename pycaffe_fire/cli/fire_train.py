@@ -56,6 +56,7 @@ def _train(options: argparse.Namespace) -> None:
             _launch(options)
     with SignalRequests(_actions(options)) as requests:  # before anything that takes time
         communicator = join(options.communicator, options.gradients)
+        requests.install()  # MPI may bring UCX, which takes SIGHUP for itself
         with failing_together(communicator, "fire_train"), _board(options, communicator.rank):
             _run_rank(options, read_param(options.solver), communicator, requests)
 

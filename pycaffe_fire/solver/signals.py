@@ -48,8 +48,12 @@ class SignalRequests:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> SignalRequests:
-        self._before = {number: signal.signal(number, self._catch) for number in self._actions}
+        self._before = self.install()
         return self
+
+    def install(self) -> dict[int, Any]:
+        """Take the signals, again where a library has taken one since; returns who had them."""
+        return {number: signal.signal(number, self._catch) for number in self._actions}
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
