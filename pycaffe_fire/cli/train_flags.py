@@ -32,7 +32,8 @@ COMMANDS = """
   fire_train -n 4 --solver models/lenet/solver.prototxt             four ranks on this machine
   fire_train -n 8 --hosts a,b --restarts 3 --solver ...             eight on two hosts; where one
                                                                     fails, on with the others
-  mpiexec -n 8 fire_train --solver ...   srun fire_train --solver ...   as your cluster does it
+  mpiexec -n 8 fire_train --solver ...                              as your cluster does it;
+  srun --mpi=pmi2 fire_train --solver ... --snapshot auto           tools/deploy has scripts
 """
 
 # Flags that mean something only beside another one, with what to say where that is missing.

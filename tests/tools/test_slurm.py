@@ -25,6 +25,8 @@ ROOT = Path(__file__).parents[2]
 BATCH = ROOT / "tools" / "deploy" / "train.sbatch"
 ITERATIONS = 3000
 PATIENCE = 240.0  # seconds
+# UCX's addresses may be longer than Slurm's PMI takes.
+NETWORK = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
 
 
 def _local_slurm() -> Any:
@@ -47,6 +49,7 @@ def slurm() -> Iterator[Any]:
         tempfile.TemporaryDirectory(prefix="slurm") as folder,  # short, for munge's socket
         tool.LocalSlurm(Path(folder)) as running,
     ):
+        running.environment.update(NETWORK)
         yield running
 
 
@@ -109,9 +112,7 @@ def test_a_job_asked_to_stop_is_queued_again_and_ends_with_the_same_bits(
     job = submit(slurm, folder)
     wait_for(folder, r"Iteration 1?\d\d, loss")
     slurm.run("scancel", f"--signal={name}", job)  # to its step, as before a time limit
-    output = wait_for(folder, rf"Stopping as SIG{name} asks")
-    output = wait_for(folder, "Optimization stopped early")
-    output = wait_for(folder, f"Going on from iteration|Iteration {ITERATIONS}")
+    wait_for(folder, rf"Stopping as SIG{name} asks")
     wait_for_state(slurm, job, "COMPLETED")
     output = (folder / "out.txt").read_text()
     (stopped,) = re.findall(r"Resuming from snap_iter_(\d+)\.solverstate", output)
