@@ -33,19 +33,31 @@ TRIAL_ELEMENTS = 1 << 20
 # How launchers tell a process the number of ranks: MPICH and Intel, Open MPI, PMIx.
 SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE")
 # Slurm says how many tasks a step has, MPI or not; only with PMI can they find each other.
+# torchrun, and whatever starts processes for it, says this, and has no MPI.
+TORCH_SIZE, TORCH_RANK = "WORLD_SIZE", "RANK"
+# How the libraries begin their version whose own launcher speaks PMI, not PMIx.
+PMI_LIBRARIES = ("MPICH", "MVAPICH", "Intel")
 STEP_SIZE, PMI_PREFIXES = "SLURM_STEP_NUM_TASKS", ("PMI_", "PMI2_", "PMIX_", "PALS_")
 
 
 def ranks_started() -> int:
     """How many ranks the launcher started; 1 if there was none.
 
-    A plain process inside a Slurm allocation is alone. Tasks of srun that cannot find each other
-    would train the same net side by side and overwrite each other's files: that is an error.
+    A plain process inside a Slurm allocation is alone. Tasks of srun or torchrun that cannot find
+    each other would train the same net side by side and overwrite each other's files: that is an
+    error.
     """
     for variable in SIZE_VARIABLES:
         value = os.environ.get(variable, "")
         if value.isdecimal():
             return int(value)
+    workers = os.environ.get(TORCH_SIZE, "")
+    if workers.isdecimal() and int(workers) > 1 and TORCH_RANK in os.environ:
+        raise SolverError(
+            f"{workers} processes were started as torchrun does it ({TORCH_SIZE}={workers}), but "
+            f"ranks find each other by MPI: say fire_train -n {workers} once instead, or mpiexec "
+            f"-n {workers} fire_train"
+        )
     tasks = os.environ.get(STEP_SIZE, "")
     if not tasks.isdecimal() or int(tasks) == 1:
         return 1
@@ -79,12 +91,18 @@ def world() -> Any:
     if started == 1:
         return None
     try:
+        import mpi4py
+
+        mpi4py.rc.initialize, mpi4py.rc.finalize = False, True  # a library that does not fit aborts
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise SolverError(
             f"{started} ranks were started, but MPI cannot be used ({error}); install "
             f"it with pip install pycaffe_fire[mpi], or pip install mpi4py for a system MPI"
         ) from error
+    _check_launcher(started, MPI.Get_library_version())
+    if not MPI.Is_initialized():
+        MPI.Init_thread()
     comm = MPI.COMM_WORLD
     if comm.Get_size() != started:
         library = MPI.Get_library_version().splitlines()[0].rstrip("\0")
@@ -94,6 +112,29 @@ def world() -> Any:
             f"the mpiexec beside this Python, or with srun --mpi=pmi2 or pmix as the library wants"
         )
     return comm
+
+
+def _check_launcher(started: int, library: str) -> None:
+    """Refuse a launcher that this MPI library is known not to understand."""
+    speaks_pmi, slurm = library.startswith(PMI_LIBRARIES), STEP_SIZE in os.environ
+    if speaks_pmi and "OMPI_COMM_WORLD_SIZE" in os.environ:
+        launcher = "Open MPI's mpiexec"
+    elif library.startswith("Open MPI") and "PMI_SIZE" in os.environ and not slurm:
+        launcher = "an mpiexec of MPICH's family"
+    elif (
+        library.startswith("MPICH")
+        and "pmix" not in library.lower()
+        and os.environ.get("SLURM_MPI_TYPE", "").startswith("pmix")
+    ):
+        launcher = "srun --mpi=pmix"
+    else:
+        return
+    name = library.splitlines()[0].rstrip("\0")
+    say = "srun --mpi=pmi2" if slurm else f"fire_train -n {started}, or the mpiexec of that library"
+    raise SolverError(
+        f"{launcher} started {started} ranks, but the MPI library in use is another one and cannot "
+        f"find them ({name}); say {say}"
+    )
 
 
 def join(communicator: str = "", wire: str = "float32") -> Communicator:

@@ -23,7 +23,7 @@ from tests.parallel.test_jobs import write
 
 ROOT = Path(__file__).parents[2]
 BATCH = ROOT / "tools" / "deploy" / "train.sbatch"
-ITERATIONS = 3000
+ITERATIONS = 1000
 PATIENCE = 240.0  # seconds
 # UCX's addresses may be longer than Slurm's PMI takes.
 NETWORK = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
@@ -110,7 +110,7 @@ def test_a_job_asked_to_stop_is_queued_again_and_ends_with_the_same_bits(
     slurm: Any, folder: Path, name: str
 ) -> None:
     job = submit(slurm, folder)
-    wait_for(folder, r"Iteration 1?\d\d, loss")
+    wait_for(folder, r"Iteration 50\b")
     slurm.run("scancel", f"--signal={name}", job)  # to its step, as before a time limit
     wait_for(folder, rf"Stopping as SIG{name} asks")
     wait_for_state(slurm, job, "COMPLETED")
@@ -130,7 +130,7 @@ def test_a_job_asked_to_stop_is_queued_again_and_ends_with_the_same_bits(
 
 def test_a_cancelled_job_saves_and_is_not_queued_again(slurm: Any, folder: Path) -> None:
     job = submit(slurm, folder)
-    wait_for(folder, r"Iteration \d\d, loss")
+    wait_for(folder, r"Iteration 50\b")
     slurm.run("scancel", job)
     wait_for_state(slurm, job, "CANCELLED", "")
     deadline = time.monotonic() + PATIENCE
