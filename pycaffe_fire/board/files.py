@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from typing import IO, Any
 import numpy as np
 
 from .. import schema
+from ..convert import convert
 from ..errors import FireError
 from ..solver.snapshot_files import snapshot_paths
 from .deploy import deploy_net, without_splits
@@ -121,8 +122,6 @@ def mean_of(net: Any, folder: str) -> Any:
 
 def archive(model: RunFile, log: str, started: dict[str, Any]) -> IO[bytes]:
     """A zip with all that somebody needs to use the weights elsewhere."""
-    import tempfile
-
     net = parsed(test_net(started))
     out = tempfile.SpooledTemporaryFile(max_size=1 << 26)  # noqa: SIM115
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as made:
@@ -155,26 +154,20 @@ def deploy_text(net: Any, started: dict[str, Any]) -> str:
 
 def _mean_bytes(mean: Any) -> bytes:
     values = np.asarray(mean, np.float32)
-    blob = schema.BlobProto()
-    sizes = [1, *values.shape][-4:]
-    blob.num, blob.channels, blob.height, blob.width = sizes if len(sizes) == 4 else (1, *sizes)
+    _, channels, height, width = (1, *values.shape)[-4:]
+    blob = schema.BlobProto(num=1, channels=channels, height=height, width=width)
     blob.data.extend(values.reshape(-1).tolist())
     content: bytes = blob.SerializeToString()
     return content
 
 
 def onnx_bytes(model: RunFile, started: dict[str, Any]) -> bytes:
-    """The weights and their net as ONNX, where the converter is there."""
-    import tempfile
-
-    try:
-        from ..convert import to_onnx  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        raise FireError("ONNX needs fire_convert: pip install pycaffe_fire[onnx]") from None
+    """The weights and their net as ONNX, compared with ours by ONNX Runtime; needs the extra
+    `convert`."""
     with tempfile.TemporaryDirectory() as folder:
         net, out = os.path.join(folder, "deploy.prototxt"), os.path.join(folder, "model.onnx")
         with open(net, "w", encoding="utf-8") as file:
             file.write(deploy_text(parsed(test_net(started)), started))
-        to_onnx(net, model.path, out)
+        convert(net, model.path, out)
         with open(out, "rb") as made:
-            return io.BytesIO(made.read()).getvalue()
+            return made.read()

@@ -31,8 +31,12 @@ class FollowedRun(Run):
     curves: dict[str, Series] = field(default_factory=dict)
 
     def add(self, name: str, iteration: int, seconds: float, value: float | None) -> None:
-        if value is not None:
-            self.curves.setdefault(name, Series()).add(iteration, seconds, value)
+        if value is None:
+            return
+        series = self.curves.get(name)
+        if series is None:
+            series = self.curves[name] = Series()
+        series.add(iteration, seconds, value)
 
     def ending(self) -> Run:
         """The same run with only the last point of every curve."""
@@ -60,7 +64,7 @@ class RunLog:
         self.events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
         self.timed: list[dict[str, Any]] = []
         self.histograms: list[dict[str, Any]] = []
-        self.tail: deque[str] = deque(maxlen=TAIL)
+        self.tail: deque[dict[str, Any]] = deque(maxlen=TAIL)
         self.last_time = 0.0
         self.iteration = 0
         self.skipped = 0
@@ -112,7 +116,7 @@ class RunLog:
                 self.events.append(self._noted(event))
         except (FireError, KeyError, TypeError, ValueError, AttributeError, IndexError):
             return  # not an event of ours: a page about the rest is better than none
-        self.tail.append(brief(event))
+        self.tail.append(event)
 
     def _noted(self, event: dict[str, Any]) -> dict[str, Any]:
         kept = ("event", "time", "iteration", "what", "done", "path", "format", "early", "ranks")
@@ -172,7 +176,14 @@ def _parsed(line: bytes) -> Any:
 
 
 def brief(event: dict[str, Any]) -> str:
-    """An event as a line to read."""
+    """An event as a line to read; nothing, if it is not one of ours."""
+    try:
+        return _brief(event)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return ""
+
+
+def _brief(event: dict[str, Any]) -> str:
     when = time.strftime("%H:%M:%S", time.localtime(float(event["time"])))
     kind = event["event"]
     if kind == "started":

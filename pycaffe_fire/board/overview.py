@@ -8,7 +8,7 @@ import numpy as np
 
 from ..report.record import record_tables
 from .files import data_layers, iteration_of, labels_of, nets_of, run_files, snapshots
-from .follow import TIMES, RunLog
+from .follow import TIMES, RunLog, brief
 
 MOST_POINTS = 200  # of the ranks' timeline
 
@@ -23,7 +23,7 @@ def overview(log: RunLog, root: str) -> dict[str, Any]:
             "ranks": ranks(log),
             "memory": {"planned": started.get("memory") or {}, "tops": _largest(log)},
             "events": list(log.events)[::-1],
-            "tail": list(log.tail),
+            "tail": [line for line in map(brief, log.tail) if line],
             "nets": list(nets_of(started)),
             "data": {name: data_layers(net) for name, net in nets_of(started).items()},
             "labels": labels_of(log.path, started),

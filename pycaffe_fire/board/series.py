@@ -74,26 +74,35 @@ class Series:
         along = np.frombuffer(self._seconds if view.by == "hours" else self._iterations)
         factor = {"iteration": 1.0, "hours": 1 / 3600, "epoch": view.per_iteration}[view.by]
         values = np.frombuffer(self._values)
-        smooth = moving_mean(values, view.smooth) if view.smooth > 1 else values
         # One point more on each side, so that a line runs out of the chart and not into nothing.
         first = max(0, int(np.searchsorted(along, view.low / factor if factor else 0)) - 1)
         last = int(np.searchsorted(along, view.high / factor if factor else 0, "right")) + 1
-        kept = first + decimated(smooth[first:last], view.points)
-        found = {"x": (along[kept] * factor).tolist(), "y": smooth[kept].tolist()}
-        if view.smooth > 1:
-            raw = first + decimated(values[first:last], view.points)
-            found |= {"raw_x": (along[raw] * factor).tolist(), "raw": values[raw].tolist()}
-        return found
+        along, shown = along[first:last], values[first:last]
+        raw = decimated(shown, view.points)
+        found = {"x": (along[raw] * factor).tolist(), "y": shown[raw].tolist()}
+        if view.smooth < 2:
+            return found
+        start = max(0, first - view.smooth)
+        smooth = moving_mean(values[start : last + view.smooth], view.smooth)[first - start :]
+        kept = decimated(smooth[: len(shown)], view.points)
+        return {
+            "x": (along[kept] * factor).tolist(), "y": smooth[kept].tolist(),
+            "raw_x": found["x"], "raw": found["y"],
+        }  # fmt: skip
 
 
 def moving_mean(values: Floats, window: int) -> Floats:
     """The mean of up to `window` points around each."""
+    count, before, after = len(values), window // 2, (window + 1) // 2
     sums = np.concatenate(([0.0], np.cumsum(values)))
-    places = np.arange(len(values))
-    low = np.maximum(places - window // 2, 0)
-    high = np.minimum(places + (window + 1) // 2, len(values))
-    means: Floats = (sums[high] - sums[low]) / (high - low)
-    return means
+    padded = np.pad(sums, (before, after), "edge")
+    found: Floats = padded[window : window + count] - padded[:count]
+    sizes = np.full(count, float(window))  # less where the curve begins and ends
+    head, tail = min(before, count), min(after, count)
+    sizes[:head] -= before - np.arange(head)
+    sizes[count - tail :] -= np.arange(count - tail, count) + after - count
+    found /= sizes
+    return found
 
 
 def decimated(values: Floats, points: int) -> NDArray[np.intp]:

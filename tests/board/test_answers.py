@@ -52,6 +52,9 @@ def test_curves_are_the_logs(server: Server, case: Path) -> None:
     found = server.json(f"/api/runs/{run}/curves?name=train/loss")["train/loss"]
     assert found["y"] == losses and found["x"] == list(range(40))
     assert server.ask(f"/api/runs/{run}/curves?by=colour")[0] == 400
+    smooth = server.json(f"/api/runs/{run}/curves?smooth=9")
+    assert smooth["train/loss"]["raw"] == losses and smooth["train/loss"]["y"] != losses
+    assert "raw" not in smooth["test/accuracy"]  # tests are not smoothed
 
 
 def test_one_run_has_its_facts(server: Server) -> None:
@@ -101,6 +104,18 @@ def test_the_archive_runs_elsewhere(server: Server, tmp_path: Path) -> None:
     net.copy_from(tmp_path / "net_iter_40.caffemodel")
     net.run_forward()
     assert net.blobs["prob"].data.sum() == pytest.approx(1)
+
+
+def test_weights_leave_as_onnx(server: Server, tmp_path: Path) -> None:
+    runtime = pytest.importorskip("onnxruntime", reason="the extra `convert` is not installed")
+    run = server.rows()["good"]["id"]
+    status, content, headers = server.ask(f"/api/runs/{run}/onnx?snapshot=net_iter_40.caffemodel")
+    assert status == 200, content
+    assert "net_iter_40.onnx" in headers["content-disposition"]
+    session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    (given,) = session.get_inputs()
+    (found,) = session.run(None, {given.name: np.zeros((1, 3, 12, 12), np.float32)})
+    assert found.sum() == pytest.approx(1, rel=1e-5)
 
 
 def reference(case: Path) -> tuple[Any, Any, Any]:

@@ -78,7 +78,7 @@ export class Curves {
       const shown = lines.filter((line) => !line.raw), own = shown.filter((line) => line.run === k).length;
       const tint = several ? runs[k].colour : colour(shown.length);
       const common = { colour: tint, run: k };
-      if (curve.raw && name !== "rate") lines.push({ ...common, label: "", x: curve.raw_x, y: curve.raw, raw: true });
+      if (curve.raw) lines.push({ ...common, label: "", x: curve.raw_x, y: curve.raw, raw: true });
       lines.push({ ...common, label: several ? `${runs[k].title}: ${name}` : name, x: curve.x, y: curve.y,
         dash: several ? DASHES[own % DASHES.length] : undefined, dots: tests(name) && curve.x.length < 60 });
     }));
