@@ -451,6 +451,20 @@ class Backend(ABC):
         raise NotImplementedError  # `kinds` says that this is not called
 
     @abstractmethod
+    def remember_moments(
+        self,
+        mean: Array,
+        unbiased: float,
+        variance: Array,
+        fade: float,
+        means: Array,
+        variances: Array,
+        weight: Array,
+    ) -> None:
+        """Running averages: the last three fade, then take in a mean, `unbiased` times a variance,
+        and 1."""
+
+    @abstractmethod
     def sum_of_squares(self, values: Array) -> float:
         """Of a flat buffer, in double precision, the same for any number of threads."""
 

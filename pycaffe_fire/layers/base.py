@@ -142,14 +142,18 @@ class Layer(Description):
         run side by side, the blob waits: new values travel with the gradients, in the blob's own
         place, and `fold_average` lets their mean in once the leaves have been summed.
         """
-        if index not in self.averages:
-            self.fail(f"its class must name blob {index} in `averages`: forward changes it")
-        alone = self.context.leaves == 1
-        sums = self.blobs[index].data if alone else self.blobs[index].diff
+        sums = self.remembering(index, fade)
         sums *= fade
         sums += new
-        if not alone:
-            self.fades[index] = fade * self.fades.get(index, 1.0)
+
+    def remembering(self, index: int, fade: float) -> Any:
+        """The array into which `remember` would let a new value, for an op that does it."""
+        if index not in self.averages:
+            self.fail(f"its class must name blob {index} in `averages`: forward changes it")
+        if self.context.leaves == 1:
+            return self.blobs[index].data
+        self.fades[index] = fade * self.fades.get(index, 1.0)
+        return self.blobs[index].diff
 
     def borrow(self, index: int, blob: Blob, donor: Blob) -> Blob:
         """Let a weight blob use the values of another net's."""

@@ -134,8 +134,8 @@ class BatchNorm(Neuron):
         """Caffe's bookkeeping: old sums fade, the variance is the unbiased one."""
         fraction = self.param.batch_norm_param.moving_average_fraction
         unbiased = samples / (samples - 1) if samples > 1 else 1
-        for i, new in enumerate((mean, unbiased * variance, 1)):
-            self.remember(i, new, fraction)
+        sums = [self.remembering(i, fraction) for i in self.averages]
+        self.backend.remember_moments(mean, unbiased, variance, fraction, *sums)
 
     def backward(
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]

@@ -37,8 +37,8 @@ class Budget(NamedTuple):
 BUDGETS = {
     ("googlenet", "cudnn"): Budget(580, 106, 100),
     ("googlenet", "ours"): Budget(800, 106, 100),
-    ("resnet50", "cudnn"): Budget(1190, 568, 90),
-    ("resnet50", "ours"): Budget(1340, 568, 90),
+    ("resnet50", "cudnn"): Budget(870, 200, 40),
+    ("resnet50", "ours"): Budget(1025, 200, 40),
     ("alexnet", "cudnn"): Budget(100, 38, 35),
     ("alexnet", "ours"): Budget(130, 38, 35),
 }

@@ -343,6 +343,14 @@ class CudaBackend(NumPyBackend):
     def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> JoinPlan:
         return Concat(self, xs, y, axis)
 
+    def remember_moments(
+        self, mean: Array, unbiased: float, variance: Array, fade: float, means: Array,
+        variances: Array, weight: Array,
+    ) -> None:  # fmt: skip
+        self.kernels["remember_moments"](
+            mean.size, mean, unbiased, variance, fade, means, variances, weight
+        )
+
     def softmax(self, x: Array, axis: int) -> Array:
         if not x.size or x.dtype != np.float32 or not x.flags.c_contiguous:
             return super().softmax(x, axis)

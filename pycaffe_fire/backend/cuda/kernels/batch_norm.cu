@@ -40,3 +40,14 @@ extern "C" __global__ void normalize_backward(int n, const real* dy, const real*
     dx[i] = value * (scale ? scale[c] : 1) / sqrtf(variance[c] + eps);
   }
 }
+
+// Running averages: old sums fade, new ones are added; `weight` counts how much they hold.
+extern "C" __global__ void remember_moments(int n, const float* mean, float unbiased,
+                                            const float* variance, float fade, float* means,
+                                            float* variances, float* weight) {
+  EACH(i, n) {
+    means[i] = fade * means[i] + mean[i];
+    variances[i] = fade * variances[i] + unbiased * variance[i];
+    if (i == 0) weight[0] = fade * weight[0] + 1;
+  }
+}
