@@ -42,7 +42,10 @@ def convert_to_onnx(
     fold_bn: bool = False,
     check_with: Iterable[str] = (ONNXRUNTIME,),
 ) -> Conversion:
-    """Write a model's inference as an ONNX file, which is kept only if the checks agree."""
+    """Write a model's inference as an ONNX file, which is kept only if the checks agree.
+
+    The model's weights are taken over: afterwards it has none.
+    """
     options = options or Options()
     if preprocessing is None:
         preprocessing = of_data_layers(model)
@@ -54,7 +57,8 @@ def convert_to_onnx(
     if fold_bn:
         source = fold_batch_norm(used)
         target = build_small(source)
-    used.weights, source.weights = {}, {}  # the nets have them
+    for each in (model, used, source):  # the nets have them now
+        each.weights.clear()
     made = export(target, options, preprocessing)
     notes = [*source.notes, *(f"the batch size is fixed: {why}" for why in made.fixed_batch)]
     shapes = {name: tuple(blob.shape) for name, blob in target.blobs.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from ..errors import ConvertError
-from ..report.page import STYLE
+from ..report.page import asset
 from ..schema.files import replacing
 from .caffe_to_onnx import Conversion
 from .check import TOLERANCE, Result
@@ -23,7 +23,7 @@ def _page(title: str, made: Conversion, drawing: str) -> str:
     svg = drawing[drawing.index("<svg") :]
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>
-<style>{STYLE}</style></head><body><main>
+<style>{asset("page.css")}</style></head><body><main>
 <h1>{escape(title)}</h1><p class="sub">converted by pycaffe_fire</p>
 {_check(made.check)}
 <h2>Folded, dropped or changed</h2><div class="card"><ul>{notes}</ul></div>

@@ -25,7 +25,7 @@ from .svg import chart
 NOTHING = 5e-6  # seconds: what a look at the clock takes
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
     """A file beside this one that pages carry along."""
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
@@ -57,8 +57,8 @@ def page(runs: Sequence[Run], by: str = "iteration", smooth: int = 1) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_asset('page.css')}</style></head>"
-        f"<body><main>{''.join(body)}</main><script>{_asset('zoom.js')}</script></body></html>\n"
+        f"<title>{escape(title)}</title><style>{asset('page.css')}</style></head>"
+        f"<body><main>{''.join(body)}</main><script>{asset('zoom.js')}</script></body></html>\n"
     )
 
 
