@@ -11,10 +11,10 @@ NUMBER, WHOLE, TEXT, FLAG = "a number", "a whole number", "a text", "true or fal
 
 
 class Maybe:
-    """The same shape, or null, or nothing at all."""
+    """The same shape, or null; with `absent` also nothing at all."""
 
-    def __init__(self, shape: Any) -> None:
-        self.shape = shape
+    def __init__(self, shape: Any, absent: bool = False) -> None:
+        self.shape, self.absent = shape, absent
 
 
 class Named:
@@ -39,8 +39,12 @@ _TIMES = {"name": TEXT, "forward": NUMBER, "backward": NUMBER, "inside": Maybe(T
 
 EVENTS: dict[str, Any] = {
     "started": {
-        **_STAMP, "name": Maybe(TEXT), "iteration": Maybe(WHOLE),
-        "solver": {"type": Maybe(TEXT), "test_iter": Maybe([WHOLE]), "test_interval": Maybe(WHOLE)},
+        **_STAMP, "name": Maybe(TEXT, absent=True),
+        "iteration": Maybe(WHOLE, absent=True),
+        "solver": {
+            "type": Maybe(TEXT, absent=True), "test_iter": Maybe([WHOLE], absent=True),
+            "test_interval": Maybe(WHOLE, absent=True),
+        },
         "batch": WHOLE, "leaves": WHOLE, "ranks": WHOLE, "communicator": TEXT, "backend": TEXT,
         "seed": WHOLE, "train": Maybe(_NET), "tests": [_NET], "hardware": _HARDWARE,
         "versions": Named(TEXT),
@@ -68,6 +72,9 @@ def _flaw(value: Any, shape: Any, name: str) -> str:
     if isinstance(shape, dict):
         if not isinstance(value, dict):
             return f"{name or 'it'} is not an object"
+        absent = (key for key in shape if key not in value and not _may_be_absent(shape[key]))
+        if (missing := next(absent, None)) is not None:
+            return f"{name}.{missing}".removeprefix(".") + " is missing"
         flaws = (_flaw(value.get(key), each, f"{name}.{key}") for key, each in shape.items())
     elif isinstance(shape, Named):
         if not isinstance(value, dict):
@@ -80,6 +87,10 @@ def _flaw(value: Any, shape: Any, name: str) -> str:
     else:
         return "" if _is(value, shape) else f"{name.removeprefix('.')} is not {shape}"
     return next(filter(None, flaws), "")
+
+
+def _may_be_absent(shape: Any) -> bool:
+    return isinstance(shape, Maybe) and shape.absent
 
 
 def _is(value: Any, kind: str) -> bool:

@@ -192,7 +192,7 @@ def test_our_log_and_our_json_agree(folder: Path, capfd: pytest.CaptureFixture[s
         (
             "run_log.jsonl",
             '{"event": "trained", "time": 1}\n',
-            "not a log of fire_train's: in an event 'trained' iteration is not",
+            "not a log of fire_train's: in an event 'trained' iteration is missing",
         ),
     ],
 )
