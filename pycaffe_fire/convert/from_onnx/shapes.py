@@ -219,9 +219,8 @@ def reduce(target: Target, node: Node) -> None:
 
 @reads("ArgMax")
 def argmax(target: Target, node: Node) -> None:
+    """Of equals Caffe takes the last, which differs where ONNX is to take the first."""
     shape = target.shape(node.inputs[0])
-    if not node.get("select_last_index", 0) and node.outputs[0] not in target.source.outputs:
-        pass  # ties are rare in scores; Caffe takes the last
     axis = node.get("axis", 0) % len(shape)
     top, layer = target.step("ArgMax", node, [target.blob(node.inputs[0])])
     layer.argmax_param.axis = axis
