@@ -21,7 +21,7 @@ NAME = ROOT.name
 # From the top to the ground: a package imports what stands after it.
 ORDER = (
     "cli", "board", "pycaffe", "convert", "report", "solver", "parallel", "net", "layers", "data",
-    "backend", "schema", "errors", "registry", "version",
+    "backend", "schema", "installation", "errors", "registry", "version",
 )  # fmt: skip
 
 

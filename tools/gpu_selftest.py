@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run this once on a machine with a GPU: it compares the GPU with the CPU and writes a report.
 
-    pip install "pycaffe_fire[gpu]" && python tools/gpu_selftest.py        the first GPU
+    pip install -e '.[gpu]' && python tools/gpu_selftest.py               the first GPU
     python tools/gpu_selftest.py --gpu 1 --report mine.json               another one
 
 It executes all reference cases of Caffe that the tests have, every update rule, short trainings of

@@ -344,6 +344,10 @@ class Backend(ABC):
         """Plans made inside use what a layer's `engine` field names, if there is such a thing."""
         return nullcontext()
 
+    def per_sample(self, wanted: bool) -> AbstractContextManager[None]:
+        """Plans made inside give a sample the same result in every batch, where the backend can."""
+        return nullcontext()
+
     @abstractmethod
     def convolution(
         self,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from .kernel_cache import keep_kernels_in_cache_folder
@@ -63,6 +65,71 @@ def _compile(function: F, **options: Any) -> F:
     except RuntimeError:  # no folder to cache in: a read-only installation without a home
         compiled = numba.njit(nogil=True, **options)(function)
     return compiled
+
+
+class _Compilations:
+    """How many kernels are being compiled, and have been since the first."""
+
+    def __init__(self) -> None:
+        self.tell: Callable[[int, float], None] | None = None
+        self.refused: Callable[[], bool] = lambda: False
+        self.running = self.done = 0
+        self._began = 0.0
+        self._lock = threading.Lock()
+
+    def count(self, starts: bool) -> None:
+        if starts and self.refused():
+            raise KeyboardInterrupt
+        with self._lock:
+            self._began = self._began or time.perf_counter()
+            self.running += 1 if starts else -1
+            self.done += not starts
+        if self.tell is not None:
+            self.tell(self.done, time.perf_counter() - self._began)
+
+
+def _listen(compilations: _Compilations) -> None:
+    """numba reports what it compiles, not what it finds in its cache."""
+
+    class Listener(numba.core.event.Listener):  # type: ignore[misc]
+        def on_start(self, event: Any) -> None:
+            compilations.count(starts=True)
+
+        def on_end(self, event: Any) -> None:
+            compilations.count(starts=False)
+
+    numba.core.event.register("numba:compile", Listener())
+
+
+_compilations = _Compilations()
+if numba is not None:
+    _listen(_compilations)
+
+
+def compiling() -> bool:
+    """Is a kernel being compiled right now, in any thread?"""
+    return _compilations.running > 0
+
+
+@contextlib.contextmanager
+def on_compiling(tell: Callable[[int, float], None]) -> Iterator[None]:
+    """Meanwhile call `tell` whenever a kernel that is in no cache begins or ends to be compiled,
+    in the thread that needs it, with the number compiled so far and the seconds since the first."""
+    before, _compilations.tell = _compilations.tell, tell
+    try:
+        yield
+    finally:
+        _compilations.tell = before
+
+
+@contextlib.contextmanager
+def interrupted_if(asked: Callable[[], bool]) -> Iterator[None]:
+    """Meanwhile, where `asked()`, KeyboardInterrupt takes the place of compiling one more."""
+    before, _compilations.refused = _compilations.refused, asked
+    try:
+        yield
+    finally:
+        _compilations.refused = before
 
 
 prange: Any = range if numba is None else numba.prange

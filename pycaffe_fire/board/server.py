@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 
 from ..errors import FireError
+from ..installation import install_hint
 
 PORT = 8890
 TRIES = 20  # ports after the first
@@ -20,7 +21,7 @@ def serve(folder: str, host: str, port: int | None, say: Callable[[str], None]) 
         from .access import new_token
         from .app import make_app
     except ImportError as error:
-        raise FireError(f"fire_board needs {error.name}: pip install pycaffe_fire[board]") from None
+        raise FireError(f"fire_board needs {error.name}: {install_hint('board')}") from None
     if not os.path.isdir(folder):
         raise FireError(f"{folder}: no such folder; name one with runs in it")
     listening = _listen(host, port)

@@ -28,6 +28,7 @@ from . import device_query, fire_train
 from .check import check_project
 from .common import run
 from .gflags import FlagParser
+from .old_checkout import shadow
 
 log = logging.getLogger("pycaffe_fire")
 
@@ -97,6 +98,8 @@ def _brew(options: argparse.Namespace) -> None:
             f'unknown action "{options.action}"{did_you_mean(options.action, list(_ACTIONS))}; '
             f"available actions: {', '.join(_ACTIONS)}"
         )
+    if found := shadow():
+        print(f"caffe: {found}", file=sys.stderr)
     _ACTIONS[options.action](options)
 
 
@@ -106,7 +109,15 @@ def _train(options: argparse.Namespace) -> None:
         raise SolverError("need a solver definition to train: -solver FILE")
     if options.iterations is not None:
         print("caffe: train ignores -iterations; set max_iter", file=sys.stderr)
-    flags = ["--log", "--solver", options.solver, "--level", str(options.level)]
+    flags = [
+        "--as",
+        "caffe",
+        "--verbose",
+        "--solver",
+        options.solver,
+        "--level",
+        str(options.level),
+    ]
     for name in ("gpu", "snapshot", "weights", "stage", "sigint_effect", "sighup_effect"):
         if getattr(options, name):
             flags += [f"--{name}", getattr(options, name)]

@@ -9,9 +9,10 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ..errors import FireError
+from ..installation import install_hint
 from ..registry import did_you_mean
 from ..version import VERSION
 
@@ -27,6 +28,25 @@ class PlainParser(argparse.ArgumentParser):
         self.exit(1, f"{command}: {message}; see {command} --help\n")
 
 
+class _PrintCompletion(argparse.Action):
+    """Prints a completion script made by shtab, and ends."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any,
+        option_string: str | None = None,
+    ) -> NoReturn:  # fmt: skip
+        try:
+            import shtab
+        except ImportError:
+            parser.error(f"--print-completion needs shtab: {install_hint('completion')}")
+        kinds = {"FILE": shtab.FILE, "FILES": shtab.FILE, "DIR": shtab.DIRECTORY}
+        for action in parser._actions:
+            if action.metavar in kinds:
+                action.complete = kinds[action.metavar]  # type: ignore[attr-defined]
+        print(shtab.complete(parser, values))
+        parser.exit(0)
+
+
 class Parser(PlainParser):
     """Help opens with the commands to type; -flag works as well as --flag, as in Caffe."""
 
@@ -37,7 +57,12 @@ class Parser(PlainParser):
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        self.set_defaults(prog=prog)
         self.add_argument("--debug", action="store_true", help="show a traceback with errors")
+        self.add_argument(
+            "--print-completion", choices=["bash", "zsh", "tcsh"], action=_PrintCompletion,
+            help="print a script with which the shell completes this command's flags",
+        )  # fmt: skip
         self.add_argument("--version", action="version", version=f"pycaffe_fire {VERSION}")
 
     def parse(self, arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -109,26 +134,24 @@ def run(
         work(options)
         sys.stdout.flush()
     except FireError as error:
-        return _explain(parser, options, str(error))
+        return _explain(options, str(error))
     except MemoryError as error:
         reason = f" ({error})" if str(error) else ""
-        return _explain(
-            parser, options, f"out of memory{reason}; use a smaller batch_size with iter_size"
-        )
+        return _explain(options, f"out of memory{reason}; use a smaller batch_size with iter_size")
     except BrokenPipeError:
         # The reader of our output has gone; Python would report that once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # one more must not spoil the message
-        print(f"{parser.prog}: interrupted, nothing half-written is left", file=sys.stderr)
+        print(f"{options.prog}: interrupted, nothing half-written is left", file=sys.stderr)
         sys.stdout.flush()
         os._exit(INTERRUPTED)  # not waiting for worker threads in the middle of a pass
     return 0
 
 
-def _explain(parser: Parser, options: argparse.Namespace, message: str) -> int:
+def _explain(options: argparse.Namespace, message: str) -> int:
     if options.debug:
         traceback.print_exc()
-    print(f"{parser.prog}: {message}", file=sys.stderr)
+    print(f"{options.prog}: {message}", file=sys.stderr)
     return 1

@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import NoReturn
 
-from rich.console import Console
-
+from ..backend.compiled import on_compiling
 from ..board.processes import board_beside
 from ..errors import SolverError
 from ..parallel.communicator import Communicator
@@ -21,7 +20,13 @@ from ..parallel.launch import STOPPED, run_job
 from ..parallel.watch import watched
 from ..report.glog import logging_with, stderr_handler
 from ..report.json_log import JsonLog, log_path
-from ..report.progress import ConsoleHandler, ProgressDisplay
+from ..report.progress import (
+    ConsoleHandler,
+    ProgressDisplay,
+    job_console,
+    rank_handler,
+    shows,
+)
 from ..report.summary import summary_lines
 from ..report.tensorboard import TensorBoardLog
 from ..report.text import CaffeLog, Results
@@ -32,6 +37,7 @@ from ..solver.options import Action
 from ..solver.run import RunOptions, make_solver, plan_memory
 from ..solver.signals import DEFAULT_EFFECTS, SignalRequests, signal_actions
 from ..solver.snapshot_files import Found, known_states, newest_snapshot
+from . import demo
 from .check import check_project
 from .common import run, without_flags
 from .train_flags import check_company, parser
@@ -47,22 +53,33 @@ def _train(options: argparse.Namespace) -> None:
     if options.snapshot and options.weights:
         raise SolverError("give --snapshot to resume or --weights to fine-tune, not both")
     check_company(options)
+    alone = ranks_started() == 1
+    if options.demo:
+        if not alone:
+            raise SolverError("--demo starts its ranks itself: fire_train -n 4 --demo lenet")
+        options.solver = demo.prepare(options.demo, options.out)
     if options.check:
         check_project(options.solver, options)
         return
     check_names(options.communicator, options.gradients)
-    if options.ranks and ranks_started() == 1:
+    if options.ranks and alone:
         with _board(options, rank=0):
             _launch(options)
     with SignalRequests(_actions(options)) as requests:  # before anything that takes time
         communicator = join(options.communicator, options.gradients)
         requests.install()  # MPI may bring UCX, which takes SIGHUP for itself
-        with failing_together(communicator, "fire_train"), _board(options, communicator.rank):
-            _run_rank(options, read_param(options.solver), communicator, requests)
+        with failing_together(communicator, options.prog), _board(options, communicator.rank):
+            _run_rank(options, _read(options, communicator.rank), communicator, requests)
 
 
 def _actions(options: argparse.Namespace) -> dict[int, Action]:
     return signal_actions({name: getattr(options, f"{name}_effect") for name in DEFAULT_EFFECTS})
+
+
+def _read(options: argparse.Namespace, rank: int) -> SolverParameter:
+    """The solver prototxt; of what is worth a warning, rank 0 tells."""
+    with logging_with(rank_handler(job_console(), rank), logging.WARNING):
+        return read_param(options.solver)
 
 
 def _asked(options: argparse.Namespace) -> RunOptions:
@@ -87,13 +104,14 @@ def _board(options: argparse.Namespace, rank: int) -> Iterator[None]:
 
 def _launch(options: argparse.Namespace) -> NoReturn:
     """Start the ranks with the flags we were given, except those that are about starting them."""
-    flags = without_flags(options.given, ("-n", "--ranks", "--hosts", "--restarts"))
+    own = ("-n", "--ranks", "--hosts", "--restarts", "--demo", "--out", "--solver")
+    flags = ["--solver", options.solver, *without_flags(options.given, own)]
     flags = [flag for flag in flags if flag != "--board"]
-    prefix = read_param(options.solver).snapshot_prefix
+    prefix = _read(options, rank=1).snapshot_prefix  # rank 0 will say what there is to say
     before = known_states(prefix)
 
     def say(text: str) -> None:
-        print(f"fire_train: {text}", file=sys.stderr, flush=True)
+        print(f"{options.prog}: {text}", file=sys.stderr, flush=True)
 
     def arguments(attempt: int) -> list[str]:
         found = newest_snapshot(prefix, besides=before) if attempt else Found()
@@ -125,9 +143,11 @@ def _run_rank(
     with (
         _display(options, param, communicator.rank) as show,
         _logs(options, param, communicator.rank) as logs,
-        watched(communicator, "fire_train"),
+        watched(communicator, options.prog),
     ):
         solver = make_solver(asked, param, communicator, [show, results, *logs], requests)
+        first = solver.iter
+        requests.unsaved = lambda: solver.iter > first
         solver.solve()
         solver.close()
         log.info("Optimization Done.")
@@ -146,17 +166,23 @@ def _display(options: argparse.Namespace, param: SolverParameter, rank: int) -> 
 
     Rank 0 speaks for all; the others only warn.
     """
-    console = Console(stderr=True, highlight=False)
-    plain = options.log or param.debug_info
-    if rank:
-        with logging_with(stderr_handler(), logging.WARNING):
+    console = job_console()
+    if rank or options.quiet:
+        with logging_with(rank_handler(console, rank), logging.WARNING):
             yield lambda event: None
-    elif plain or not console.is_terminal or console.is_dumb_terminal:
-        with logging_with(stderr_handler(), logging.INFO):
-            yield CaffeLog(times=options.times)
+    elif options.log or options.verbose or param.debug_info or not shows(console):
+        lines = CaffeLog(times=options.times)
+        with (
+            logging_with(stderr_handler(), logging.INFO, dumps=options.verbose),
+            on_compiling(lines.compiling),
+        ):
+            yield lines
     else:
-        warnings = logging_with(ConsoleHandler(console), logging.WARNING)
-        with warnings, ProgressDisplay(console) as display:
+        with (
+            logging_with(ConsoleHandler(console), logging.WARNING),
+            ProgressDisplay(console, options.times) as display,
+            on_compiling(display.compiling),
+        ):
             yield display
 
 

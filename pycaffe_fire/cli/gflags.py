@@ -45,9 +45,12 @@ def _boolean(text: str) -> bool:
     raise argparse.ArgumentTypeError(f'needs true or false, got "{text}"')
 
 
-def add_backend(parser: Parser, what: str) -> None:
+def add_backend(parser: Parser, what: str, default: str = "lmdb") -> None:
     parser.add_argument(
-        "--backend", choices=("lmdb", "leveldb"), default="lmdb", help=f"{what} (default: lmdb)"
+        "--backend",
+        choices=("lmdb", "leveldb"),
+        default=default,
+        help=f"{what} (default: {default})",
     )
 
 

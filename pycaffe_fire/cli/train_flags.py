@@ -1,4 +1,4 @@
-"""The flags of fire_train."""
+"""The flags of fire_train, in groups by what they are about."""
 
 from __future__ import annotations
 
@@ -14,30 +14,20 @@ from ..parallel.launch import STOPPED
 from ..solver.health import NAN_POLICIES
 from ..solver.signals import DEFAULT_EFFECTS, EFFECTS
 from .common import Parser, image_shape, positive, whole
+from .demo import DEMOS
 
 COMMANDS = """
-  fire_train --solver models/lenet/solver.prototxt                  all cores of this machine
-  fire_train --solver models/lenet/solver.prototxt --threads 4      four threads
-  fire_train --solver models/lenet/solver.prototxt --gpu 0          the first GPU
-  fire_train --solver models/lenet/solver.prototxt --leaves 4       the batch in 4 parts at once;
-                                                                    same bits on any machine
-  fire_train --solver models/lenet/solver.prototxt --snapshot runs/lenet/lenet_iter_500.solverstate
-                                                                    go on where a run stopped
-  fire_train --solver models/lenet/solver.prototxt --snapshot auto --keep 3 --keep-best accuracy
-                                                                    go on from the newest snapshot,
-                                                                    keep three and the best one
-  fire_train --solver models/lenet/solver.prototxt --weights old.caffemodel
-                                                                    fine-tune: start from weights
-  fire_train --solver models/googlenet/solver.prototxt --synthetic  try a net without its data
-  fire_train -n 4 --solver models/lenet/solver.prototxt             four ranks on this machine
-  fire_train -n 8 --hosts a,b --restarts 3 --solver ...             eight on two hosts; where one
-                                                                    fails, on with the others
-  mpiexec -n 8 fire_train --solver ...                              as your cluster does it;
-  srun --mpi=pmi2 fire_train --solver ... --snapshot auto           tools/deploy has scripts
+  fire_train --demo lenet                                      try it: draws its data and trains
+  fire_train --solver models/lenet/solver.prototxt             all cores of this machine
+  fire_train -n 4 --solver models/lenet/solver.prototxt        four ranks on this machine
+  mpiexec -n 8 fire_train --solver ...                         as your cluster does it;
+  srun --mpi=pmi2 fire_train --solver ... --snapshot auto      tools/deploy has scripts
 """
 
 # Flags that mean something only beside another one, with what to say where that is missing.
 NEEDED = (
+    ("out", "demo", "--demo lenet: a solver's own paths say where its files go"),
+    ("allow_empty_weights", "weights", "--weights FILES"),
     ("stop_after", "keep_best", "--keep-best METRIC: which output is to improve?"),
     ("scale_lr", "batch", "--batch: the rate is scaled with the batch"),
     ("warmup", "scale_lr", "--scale-lr: to which rate should it rise?"),
@@ -45,15 +35,43 @@ NEEDED = (
     ("restarts", "ranks", "-n RANKS: only what starts the ranks can start them again"),
 )
 
+Flag = Callable[..., object]
+
 
 def parser() -> Parser:
     made = Parser("fire_train", COMMANDS)
-    flag = made.add_argument
-    flag("--solver", metavar="FILE", required=True, help="the solver prototxt")
+    made.add_argument("--as", dest="prog", default=made.prog, help=argparse.SUPPRESS)
+    for title, example, add in (
+        ("what to train", "--solver my/solver.prototxt --weights old.caffemodel", _add_run_flags),
+        ("data", "--solver models/googlenet/solver.prototxt --synthetic", _add_data_flags),
+        ("this machine", "--solver models/lenet/solver.prototxt --threads 4", _add_machine_flags),
+        ("several ranks", "-n 8 --hosts a,b --restarts 3 --solver ...", _add_rank_flags),
+        ("the batch", "-n 4 --batch per-rank --scale-lr linear --solver ...", _add_batch_flags),
+        ("snapshots", "--solver ... --snapshot auto --keep 3 --keep-best accuracy",
+         _add_keeping_flags),
+        ("when something happens", "--solver ... --on-nan rollback", _add_event_flags),
+        ("what it shows", "--solver ... --quiet --tensorboard runs/board", _add_report_flags),
+    ):  # fmt: skip
+        add(made.add_argument_group(title, f"fire_train {example}").add_argument)
+    return made
+
+
+def check_company(options: argparse.Namespace) -> None:
+    """Refuse flags that mean nothing without another one."""
+    if bool(options.solver) == bool(options.demo):
+        raise SolverError("give --solver FILE, the solver prototxt, or --demo lenet to try it out")
+    for flag, needed, reason in NEEDED:
+        if getattr(options, flag) and not getattr(options, needed):
+            raise SolverError(f"--{flag.replace('_', '-')} needs {reason}")
+
+
+def _add_run_flags(flag: Flag) -> None:
+    flag("--solver", metavar="FILE", help="the solver prototxt")
     flag(
-        "--snapshot", metavar="FILE",
-        help="resume from this .solverstate; auto: from the newest complete one, if there is any",
+        "--demo", choices=list(DEMOS), metavar="NAME",
+        help=f"draw the data of a model that came along and train it: {', '.join(DEMOS)}",
     )  # fmt: skip
+    flag("--out", metavar="DIR", help="with --demo: the folder for its files (default: this one)")
     flag(
         "--weights", metavar="FILES",
         help="fine-tune: copy weights by layer name from these .caffemodels, separated by commas",
@@ -63,9 +81,38 @@ def parser() -> Parser:
         help="with --weights: copy what fits and leave out, with a warning, what does not",
     )  # fmt: skip
     flag(
+        "--allow-empty-weights", action="store_true",
+        help="with --weights: go on where no layer of the net has a name of the file's",
+    )  # fmt: skip
+    flag(
         "--iterations", type=positive, metavar="N",
         help="train as if max_iter said N (Caffe's train takes this flag, but ignores it)",
     )  # fmt: skip
+    flag("--level", type=int, default=0, metavar="N", help="the net state's level")
+    flag("--stage", default="", metavar="NAMES", help="the net state's stages, separated by commas")
+    flag(
+        "--allow-python-layers", action="store_true",
+        help="import the modules that the net's Python layers name: they run as your own code",
+    )  # fmt: skip
+    flag(
+        "--output-folder", default="", metavar="DIR",
+        help="a folder in which the net's layers may write, besides the working directory",
+    )  # fmt: skip
+
+
+def _add_data_flags(flag: Flag) -> None:
+    flag(
+        "--synthetic", nargs="?", const=(), type=image_shape, metavar="C,H,W",
+        help="made-up data in place of the data layers; C,H,W where they have no crop_size",
+    )  # fmt: skip
+    flag("--shuffle", action="store_true", help="read the training data in a new order every epoch")
+    flag(
+        "--bad-records", choices=["fail", "skip"], default="fail",
+        help="a record that cannot be used ends the run (default), or is skipped",
+    )  # fmt: skip
+
+
+def _add_machine_flags(flag: Flag) -> None:
     flag(
         "--threads", type=positive, metavar="N",
         help="CPU threads of each rank (default: OMP_NUM_THREADS; else the cores it is bound to, "
@@ -94,69 +141,13 @@ def parser() -> Parser:
         "--cuda-graph", action="store_true",
         help="record an iteration on the GPU and replay it; never tried on hardware",
     )  # fmt: skip
-    flag(
-        "--check", action="store_true",
-        help="train nothing: build all nets, read one batch, try the weights, and list every "
-        "problem of the project",
-    )  # fmt: skip
-    flag("--level", type=int, default=0, metavar="N", help="the net state's level")
-    flag("--stage", default="", metavar="NAMES", help="the net state's stages, separated by commas")
-    for name, effect in DEFAULT_EFFECTS.items():
-        flag(
-            f"--{name}_effect", choices=list(EFFECTS), default=effect,
-            help=f"what {name.upper()} does (default: {effect}); stopping leaves a snapshot, and "
-            f"the exit status is {STOPPED}",
-        )  # fmt: skip
-    flag(
-        "--synthetic", nargs="?", const=(), type=image_shape, metavar="C,H,W",
-        help="made-up data in place of the data layers; C,H,W where they have no crop_size",
-    )  # fmt: skip
-    flag("--shuffle", action="store_true", help="read the training data in a new order every epoch")
-    flag(
-        "--bad-records", choices=["fail", "skip"], default="fail",
-        help="a record that cannot be used ends the run (default), or is skipped",
-    )  # fmt: skip
-    flag(
-        "--allow-python-layers", action="store_true",
-        help="import the modules that the net's Python layers name: they run as your own code",
-    )  # fmt: skip
-    flag(
-        "--output-folder", default="",
-        help="a folder in which the net's layers may write, besides the working directory",
-    )  # fmt: skip
-    flag(
-        "--on-nan", choices=list(NAN_POLICIES), default="stop",
-        help="on NaN or infinity in the loss or gradients: end the run (default); skip the "
-        "iteration; roll back to the last snapshot and go on with half the rate",
-    )  # fmt: skip
-    flag("--log", action="store_true", help="Caffe's log lines on a terminal, too")
-    flag(
-        "--tensorboard", metavar="DIR",
-        help="write event files for TensorBoard to this folder (a JSON log is always written: "
-        "PREFIX_log.jsonl beside the snapshots; see fire_plot)",
-    )  # fmt: skip
-    flag(
-        "--summary", action="store_true",
-        help="show the net's layers, shapes, parameters, memory and GFLOPs, and train nothing",
-    )  # fmt: skip
-    flag(
-        "--board", action="store_true",
-        help="start fire_board on the run's folder beside the run; it ends with it",
-    )  # fmt: skip
-    flag("--times", action="store_true", help="with every display: where time went, on each rank")
-    _add_keeping_flags(flag)
-    _add_rank_flags(flag)
-    return made
 
 
-def check_company(options: argparse.Namespace) -> None:
-    """Refuse flags that mean nothing without another one."""
-    for flag, needed, reason in NEEDED:
-        if getattr(options, flag) and not getattr(options, needed):
-            raise SolverError(f"--{flag.replace('_', '-')} needs {reason}")
-
-
-def _add_keeping_flags(flag: Callable[..., object]) -> None:
+def _add_keeping_flags(flag: Flag) -> None:
+    flag(
+        "--snapshot", metavar="FILE",
+        help="resume from this .solverstate; auto: from the newest complete one, if there is any",
+    )  # fmt: skip
     flag("--keep", type=positive, metavar="N", help="keep the last N snapshots, delete older ones")
     flag(
         "--keep-best", metavar="METRIC",
@@ -169,7 +160,55 @@ def _add_keeping_flags(flag: Callable[..., object]) -> None:
     )  # fmt: skip
 
 
-def _add_rank_flags(flag: Callable[..., object]) -> None:
+def _add_event_flags(flag: Flag) -> None:
+    for name, effect in DEFAULT_EFFECTS.items():
+        flag(
+            f"--{name}_effect", choices=list(EFFECTS), default=effect,
+            help=f"what {name.upper()} does (default: {effect}); stopping leaves a snapshot, and "
+            f"the exit status is {STOPPED}",
+        )  # fmt: skip
+    flag(
+        "--on-nan", choices=list(NAN_POLICIES), default="stop",
+        help="on NaN or infinity in the loss or gradients: end the run (default); skip the "
+        "iteration; roll back to the last snapshot and go on with half the rate",
+    )  # fmt: skip
+
+
+def _add_report_flags(flag: Flag) -> None:
+    flag("--log", action="store_true", help="Caffe's log lines on a terminal, too")
+    flag(
+        "--verbose", action="store_true",
+        help="with the log lines: also the solver and every layer of the nets, as Caffe logs them",
+    )  # fmt: skip
+    flag(
+        "--quiet", action="store_true",
+        help="show warnings, errors and the result alone (GLOG_minloglevel=2: no warnings either)",
+    )  # fmt: skip
+    flag(
+        "--times", action="store_true",
+        help="show where time goes, with a line for each rank, and log it with every display",
+    )  # fmt: skip
+    flag(
+        "--tensorboard", metavar="DIR",
+        help="write event files for TensorBoard to this folder (a JSON log is always written: "
+        "PREFIX_log.jsonl beside the snapshots; see fire_plot)",
+    )  # fmt: skip
+    flag(
+        "--summary", action="store_true",
+        help="show the net's layers, shapes, parameters, memory and GFLOPs, and train nothing",
+    )  # fmt: skip
+    flag(
+        "--check", action="store_true",
+        help="train nothing: build all nets, read one batch, try the weights, and list every "
+        "problem of the project",
+    )  # fmt: skip
+    flag(
+        "--board", action="store_true",
+        help="start fire_board on the run's folder beside the run; it ends with it",
+    )  # fmt: skip
+
+
+def _add_rank_flags(flag: Flag) -> None:
     same_bits = ", ".join(name for name in COMMUNICATORS if COMMUNICATORS[name].canonical)
     flag("-n", "--ranks", type=positive, metavar="P", help="start P ranks")
     flag("--hosts", default="", metavar="NAMES", help="hosts for the ranks, separated by commas")
@@ -187,6 +226,9 @@ def _add_rank_flags(flag: Callable[..., object]) -> None:
         "--gradients", choices=list(WIRES), default="float32",
         help="gradients on the wire (default: float32)",
     )  # fmt: skip
+
+
+def _add_batch_flags(flag: Flag) -> None:
     flag(
         "--batch", type=_batch, metavar="SIZE",
         help="the global batch instead of the prototxt's; per-rank: the prototxt's, times ranks",

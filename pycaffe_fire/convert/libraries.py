@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 from ..errors import ConvertError
+from ..installation import install_hint
 
 _PACKAGES = {"cv2": "opencv-python-headless", "torch": "torch"}  # beyond the extra `convert`
 
@@ -16,5 +17,5 @@ def need(module: str) -> Any:
         return importlib.import_module(module)
     except ImportError:
         name = module.split(".")[0]
-        package = _PACKAGES.get(name, "'pycaffe_fire[convert]'")
-        raise ConvertError(f"this needs {name}: pip install {package}") from None
+        own = f"pip install {_PACKAGES[name]}" if name in _PACKAGES else install_hint("convert")
+        raise ConvertError(f"this needs {name}: {own}") from None

@@ -29,6 +29,7 @@ from .writer import DatabaseWriter
 log = logging.getLogger("pycaffe_fire")
 
 _SHUFFLE_KEY = random.key(1, "convert_imageset")
+_PAIRS_KEY = random.key(1, "convert_mnist_siamese_data")
 
 
 @dataclass
@@ -111,13 +112,7 @@ _ESCAPE = "surrogateescape"  # file names that are not UTF-8 come through as the
 def convert_mnist(images: str, labels: str, database: str, backend: str) -> int:
     """MNIST's two files (also gzipped) as a database; returns the number of records."""
     with ExitStack() as files:
-        (count, *size), pixels = _open_idx(files, images, 3)
-        (classes,), labelled = _open_idx(files, labels, 1)
-        if classes != count:
-            raise DataError(
-                f"{images} holds {count:,} images, {labels} {classes:,} labels; they do not belong "
-                "together"
-            )
+        (count, *size), pixels, labelled = _open_mnist(files, images, labels)
         records = (
             (b"%08d" % i, encode_datum(_idx_entry(pixels, images, (1, *size)), int(label[0])))
             for i, label in enumerate(_idx_entry(labelled, labels, (1,)) for _ in range(count))
@@ -126,6 +121,38 @@ def convert_mnist(images: str, labels: str, database: str, backend: str) -> int:
             database, backend, _all_of(records, (pixels, images), (labelled, labels)), count
         )
     return written
+
+
+def convert_mnist_pairs(images: str, labels: str, database: str, backend: str) -> int:
+    """As many random pairs as there are images, each as two channels; the label says whether
+    both show the same digit. Returns the number of records."""
+    with ExitStack() as files:
+        shape, pixels, labelled = _open_mnist(files, images, labels)
+        all_pixels, classes = (
+            _idx_entry(pixels, images, shape),
+            _idx_entry(labelled, labels, shape[:1]),
+        )
+    words = random.bits(_PAIRS_KEY, 0, 0, 2 * shape[0]).astype(np.int64)
+    pairs = (words % shape[0]).reshape(-1, 2)
+    records = (
+        (b"%08d" % i, encode_datum(all_pixels[pair], int(classes[pair[0]] == classes[pair[1]])))
+        for i, pair in enumerate(pairs)
+    )
+    return write_all(database, backend, records, len(pairs))
+
+
+def _open_mnist(
+    files: ExitStack, images: str, labels: str
+) -> tuple[tuple[int, ...], IO[bytes], IO[bytes]]:
+    """The extents of the images, and both files at their first entries."""
+    shape, pixels = _open_idx(files, images, 3)
+    (classes,), labelled = _open_idx(files, labels, 1)
+    if classes != shape[0]:
+        raise DataError(
+            f"{images} holds {shape[0]:,} images, {labels} {classes:,} labels; they do not belong "
+            "together"
+        )
+    return shape, pixels, labelled
 
 
 def _open_idx(files: ExitStack, path: str, dimensions: int) -> tuple[tuple[int, ...], IO[bytes]]:

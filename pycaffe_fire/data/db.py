@@ -24,6 +24,7 @@ import lmdb
 import numpy as np
 
 from ..errors import DataError
+from ..installation import install_hint
 from . import last_words
 
 _WALK = 4096  # keys indexed at a time: a sequential run starts at once, however large the database
@@ -229,7 +230,7 @@ def import_plyvel(path: str) -> Any:
     except ImportError:
         raise DataError(
             f"{path}: LevelDB needs the plyvel library, which is not installed; "
-            "run: pip install 'pycaffe_fire[leveldb]'"
+            f"run: {install_hint('leveldb')}"
         ) from None
 
 

@@ -10,7 +10,7 @@ from .. import schema
 from ..backend.base import WeightedPlan, Window
 from ..backend.blob import Blob, SharedBlob
 from ..schema.proto import LayerParameter
-from .base import Count, Layer, register_layer
+from .base import Count, Layer, is_train, register_layer
 from .coordinates import CoordMap, sliding
 from .description import Storage, window_text
 
@@ -141,7 +141,7 @@ class Convolution(Layer):
         if not self._spatial:
             weights = SharedBlob(weights, (*weights.shape, 1), weights.name)
         engine = schema.ConvolutionParameter.Engine.Name(self.param.convolution_param.engine)
-        with self.backend.engine(engine):
+        with self.backend.engine(engine), self.backend.per_sample(not is_train(self.phase)):
             return self.backend.convolution(
                 x, weights, bias, y, self._window, self._groups, self.fused_relu,
                 self.transposed,

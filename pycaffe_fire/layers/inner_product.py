@@ -7,7 +7,7 @@ from math import prod
 
 from ..backend.blob import Blob
 from ..schema.proto import LayerParameter
-from .base import Layer, register_layer
+from .base import Layer, is_train, register_layer
 from .description import Storage
 
 
@@ -46,9 +46,10 @@ class InnerProduct(Layer):
             )
         top[0].reshape(*shape[: self._axis], param.num_output)
         bias = self.blobs[1] if len(self.blobs) > 1 else None
-        self._plan = self.backend.inner_product(
-            bottom[0], self.blobs[0], bias, top[0], self._axis, param.transpose, self.fused_relu
-        )
+        with self.backend.per_sample(not is_train(self.phase)):
+            self._plan = self.backend.inner_product(
+                bottom[0], self.blobs[0], bias, top[0], self._axis, param.transpose, self.fused_relu
+            )
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self._plan.forward(self.leads)

@@ -47,6 +47,15 @@ class Labels:
         require(~bad.any(), lambda: self._refuse(labels, bad))
         return xp.where(valid & ~bad, labels, 0), valid
 
+    @staticmethod
+    def _remedy(label: int) -> str:
+        if label < 0:
+            return "correct it, or name it as ignore_label"
+        return (
+            f"num_output of the layer that makes the scores must be at least {label + 1}, or the "
+            f"label is wrong"
+        )
+
     def _refuse_nan(self) -> NoReturn:
         self._layer.fail(f'blob "{self.blob.name}" holds labels that are not numbers')
 
@@ -62,7 +71,7 @@ class Labels:
         self._layer.fail(
             f"label {int(labels[outer, inner])} of sample {outer}{place} in blob "
             f'"{self.blob.name}" is not a class: there are {self.classes} (0 to '
-            f"{self.classes - 1}); correct it, or the layer that makes the scores (fire_data check "
+            f"{self.classes - 1}); {self._remedy(int(labels[outer, inner]))} (fire_data check "
             f"DATABASE --classes {self.classes} lists such records)"
         )
 

@@ -43,21 +43,23 @@ def missing_sources(nets: Iterable[NetParameter]) -> list[Wanted]:
 
 
 def advice(missing: list[Wanted], command: str) -> list[str]:
-    """Lines that say what is wanted, how to make it, and how to do without."""
+    """Lines that say how to do without, what is wanted, and how to make it."""
     lines = []
+    shape = "" if missing[0].size else " CHANNELS,HEIGHT,WIDTH"
+    digits = os.path.basename(missing[0].source) in _DIGITS
+    if not digits:
+        lines.append(f"try the net without data: {command} --synthetic{shape}")
     for w in missing:
         crop = f", cropped to {w.size}x{w.size}" if w.size else ""
         lines.append(f"{w.phase} reads the {w.what} {w.source}: batches of {w.batch} images{crop}")
     source = missing[0].source
-    if os.path.basename(source) in _DIGITS:
+    if digits:
         lines.append(f"make the digits with: fire_data digits {os.path.dirname(source) or '.'}")
         return lines
     if missing[0].what == "LMDB":
         lines.append(
-            "make an LMDB from images and a list of `path label` lines with Caffe's tool: "
+            "or make an LMDB from images and a list of `path label` lines with Caffe's tool: "
             "convert_imageset --resize_height=256 --resize_width=256 --shuffle IMAGES/ LIST.txt "
             f"{source} (models/README.md has the recipe for ImageNet)"
         )
-    shape = "" if missing[0].size else " CHANNELS,HEIGHT,WIDTH"
-    lines.append(f"or try the net without data: {command} --synthetic{shape}")
     return lines

@@ -11,7 +11,7 @@ from ..schema.proto import NetParameter
 if TYPE_CHECKING:
     from .wiring import Wiring
 
-log = logging.getLogger("pycaffe_fire")
+log = logging.getLogger("pycaffe_fire.dumps")
 
 BYTES = 4  # of a float32
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +13,7 @@ from ..backend.tensor import Array
 from ..layers import Context
 from ..schema.proto import NetParameter
 from . import debug
+from .by_name import ByName
 from .engines import tell_engines
 from .gradient_arena import share_gradients
 from .groups import Unfinished
@@ -52,11 +52,16 @@ class Net(Wiring):
         super().__init__(param, backend, context, lender, source)
         tell_engines(self.param, backend)
         host_view = self.backend.host_view
-        self.blobs = OrderedDict((name, host_view(blob)) for name, blob in self.blobs.items())
-        self.params = OrderedDict(
-            (layer.name, [host_view(blob) for blob in layer.blobs])
-            for layer in self.layers
-            if layer.blobs
+        self.blobs = ByName(
+            "blob", ((name, host_view(blob)) for name, blob in self.blobs.items())
+        )  # fmt: skip
+        self.params = ByName(
+            "layer with weights",
+            (
+                (layer.name, [host_view(blob) for blob in layer.blobs])
+                for layer in self.layers
+                if layer.blobs
+            ),
         )
         self._unfinished = Unfinished(self)
         self._unfinished.watch(self.blobs)
@@ -190,13 +195,18 @@ class Net(Wiring):
     # Weights.
 
     def copy_from(
-        self, path: str | os.PathLike[str] | Sequence[str], ignore_mismatch: bool = False
+        self,
+        path: str | os.PathLike[str] | Sequence[str],
+        ignore_mismatch: bool = False,
+        allow_empty: bool = False,
     ) -> None:
         """Copy weights by layer name from .caffemodels; layers the net lacks are ignored.
 
-        Shapes that do not fit are an error, or a warning with `ignore_mismatch`.
+        Shapes that do not fit are an error, or a warning with `ignore_mismatch`; so is a file of
+        which nothing belongs to this net, or a warning with `allow_empty`.
         """
-        copy_weights(self, [path] if isinstance(path, str | os.PathLike) else path, ignore_mismatch)
+        paths = [path] if isinstance(path, str | os.PathLike) else path
+        copy_weights(self, paths, ignore_mismatch, allow_empty)
 
     def save(self, path: str, diffs: bool = False) -> None:
         """Write all weights to a .caffemodel (or .h5) that Caffe reads too."""

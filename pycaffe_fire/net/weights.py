@@ -21,18 +21,26 @@ REMEDY = (
 )
 
 
-def copy_weights(net: Wiring, paths: Iterable[str | PathLike[str]], ignore_mismatch: bool) -> None:
+def copy_weights(
+    net: Wiring,
+    paths: Iterable[str | PathLike[str]],
+    ignore_mismatch: bool,
+    allow_empty: bool = False,
+) -> None:
     """Copy all files that fit, later ones over earlier ones, or nothing if anything does not.
 
-    With `ignore_mismatch` blobs that do not fit stay as they are, with a warning.
+    With `ignore_mismatch` blobs that do not fit stay as they are, with a warning. A file of which
+    nothing belongs to this net is an error unless `allow_empty`.
     """
-    copy_layer_weights(net, ((path, schema.read_weights(path)) for path in paths), ignore_mismatch)
+    sources = ((path, schema.read_weights(path)) for path in paths)
+    copy_layer_weights(net, sources, ignore_mismatch, allow_empty)
 
 
 def copy_layer_weights(
     net: Wiring,
     sources: Iterable[tuple[str | PathLike[str], Iterable[schema.LayerWeights]]],
     ignore_mismatch: bool = False,
+    allow_empty: bool = False,
 ) -> None:
     """`copy_weights` for what has been read already; a source is its name and its layers."""
     layers = {layer.name: layer for layer in reversed(net.layers)}
@@ -48,16 +56,23 @@ def copy_layer_weights(
                 strange = False
                 fitting += _fitting(layer, source.blobs)
                 problems += [f"{path}: {text}" for text in _misfits(layer, source.blobs)]
-        if strange:
-            log.warning(
-                "%s: nothing is copied: no layer with weights has a name of this net's", path
-            )
+        if strange and any(layer.blobs for layer in net.layers):
+            _tell_strange(f"{path}: no layer with weights has a name of this net's", allow_empty)
     if problems and not ignore_mismatch:
         raise WeightsError("\n  ".join(["these weights do not fit the net:", *problems, REMEDY]))
     if problems:
         log.warning("%s", "\n  ".join(["left out, because they do not fit the net:", *problems]))
     for blob, array in fitting:
         net.backend.host_view(blob).data[...] = array.reshape(blob.shape)
+
+
+def _tell_strange(what: str, allowed: bool) -> None:
+    if not allowed:
+        raise WeightsError(
+            f"{what}, so nothing would be copied; is it another net's file? To go on without it, "
+            f"use --allow-empty-weights (in Python: allow_empty=True)"
+        )
+    log.warning("%s: nothing is copied", what)
 
 
 def save_weights(net: Wiring, path: str, diffs: bool) -> None:

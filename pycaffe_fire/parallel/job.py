@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from ..errors import FireError, SolverError
+from ..installation import install_hint
 from ..registry import did_you_mean
 from .communicator import Communicator, SerialCommunicator
 from .communicators import COMMUNICATORS
@@ -98,7 +99,7 @@ def world() -> Any:
     except (ImportError, RuntimeError) as error:
         raise SolverError(
             f"{started} ranks were started, but MPI cannot be used ({error}); install "
-            f"it with pip install pycaffe_fire[mpi], or pip install mpi4py for a system MPI"
+            f"it with {install_hint('mpi')}, or pip install mpi4py for a system MPI"
         ) from error
     _check_launcher(started, MPI.Get_library_version())
     if not MPI.Is_initialized():
@@ -199,7 +200,9 @@ def failing_together(communicator: Communicator, what: str) -> Iterator[None]:
         time.sleep(GRACE * min(communicator.rank, MOST_GRACES))
         if _is_symptom(error):
             time.sleep(GRACE * MOST_GRACES)
-        if not _monitor_speaks(error):
+        if isinstance(error, KeyboardInterrupt):
+            print(f"{what}: interrupted, nothing half-written is left", file=sys.stderr, flush=True)
+        elif not _monitor_speaks(error):
             tell_of_loss(communicator.rank, socket.gethostname(), "failed", told=True)
             text = (
                 str(error) if isinstance(error, FireError) else f"{type(error).__name__}: {error}"

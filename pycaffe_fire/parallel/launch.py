@@ -17,6 +17,7 @@ from typing import Any
 
 from ..backend import available_cores
 from ..errors import SolverError
+from ..installation import install_hint
 from .monitor import ADDRESS_VARIABLE, Failure, Monitor
 from .signed import SECRET_VARIABLE, new_secret
 
@@ -24,6 +25,9 @@ POLL = 0.2  # seconds
 STOPPED = 75  # exit status of a run that was asked to stop, did, and can go on: EX_TEMPFAIL
 PASSED_ON = ("SIGINT", "SIGHUP", "SIGTERM", "SIGUSR1", "SIGUSR2")
 GRACE = 5.0  # seconds between asking a failed job to end and ending it
+# Tells ranks that what they write to standard error ends at a terminal, and how wide that is.
+TERMINAL_VARIABLE = "PYCAFFE_FIRE_TERMINAL"
+ERASE_LINE, SHOW_CURSOR = "\r\x1b[2K", "\x1b[?25h"
 
 
 def find_mpiexec() -> str:
@@ -33,7 +37,7 @@ def find_mpiexec() -> str:
     if not found:
         raise SolverError(
             "several ranks need MPI, and there is no mpiexec; install one with "
-            "pip install pycaffe_fire[mpi], or use the system's MPI and pip install mpi4py"
+            f"{install_hint('mpi')}, or use the system's MPI and pip install mpi4py"
         )
     return found
 
@@ -48,6 +52,9 @@ class Job:
         environment = {
             **os.environ, ADDRESS_VARIABLE: self._monitor.address, SECRET_VARIABLE: secret
         }  # fmt: skip
+        self._terminal = sys.stderr.isatty()
+        if self._terminal:
+            environment[TERMINAL_VARIABLE] = str(os.get_terminal_size(sys.stderr.fileno()).columns)
         if ranks > available_cores():  # more ranks than cores: yield instead of spinning
             environment.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
             environment.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "10")
@@ -75,6 +82,8 @@ class Job:
             return self._process.returncode, self._monitor.failure()
         finally:
             self._monitor.close()
+            if self._terminal:  # a rank that was ended in the middle of a line tidies up nothing
+                print(ERASE_LINE + SHOW_CURSOR, end="", file=sys.stderr, flush=True)
 
     def send(self, number: int) -> bool:
         """Send the ranks a signal; false if it cannot reach them.

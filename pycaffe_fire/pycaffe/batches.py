@@ -39,6 +39,7 @@ class Collector:
 def forward_all(net: Net, blobs: Sequence[str] | None, inputs: dict[str, Any]) -> Arrays:
     _require(net, inputs, net.inputs, "inputs")
     outs = Collector({*net.outputs, *(blobs or ())}, batch_size(net))
+    _check_shapes(net, inputs)
     for batch in batches_of(net, inputs):
         outs.add(net.forward(blobs=blobs, **batch))
     return outs.all(_length(inputs))
@@ -49,6 +50,7 @@ def forward_backward_all(
 ) -> tuple[Arrays, Arrays]:
     _require(net, arrays, [*net.inputs, *net.outputs], "inputs and outputs")
     count = _length(arrays)
+    _check_shapes(net, arrays)
     forward = {name: arrays[name] for name in net.inputs if name in arrays}
     backward = {name: arrays[name] for name in net.outputs if name in arrays}
     size = batch_size(net)
@@ -73,6 +75,17 @@ def _require(net: Net, arrays: dict[str, Any], known: Sequence[str], what: str) 
             f"expects arrays for the net's {what} ({', '.join(known) or 'it has none'}), got "
             f"{', '.join(arrays) or 'none'}"
         )
+
+
+def _check_shapes(net: Net, arrays: dict[str, Any]) -> None:
+    """Refuse an array by the shape that the caller knows, not by that of a batch of it."""
+    for name, array in arrays.items():
+        sample, given = net.blobs[name].shape[1:], np.shape(array)
+        if np.prod(sample) != np.prod(given[1:]):
+            raise ArgumentError(
+                f'array "{name}" has shape {list(given)}, but a sample of blob "{name}" is '
+                f"{list(sample)}: give [N, {', '.join(map(str, sample))}], or reshape the blob"
+            )
 
 
 def _length(arrays: dict[str, Any]) -> int:

@@ -245,9 +245,6 @@ class Net(CoreNet):
         return [blob.name for blob in self.tops[self._index(layer)]]
 
     def _blob(self, name: str) -> Blob:
-        if name not in self.blobs:
-            known = list(self.blobs)
-            raise BlobNameError(f'no blob "{name}" in this net{did_you_mean(name, known)}')
         return self.blobs[name]
 
     # Whole arrays.

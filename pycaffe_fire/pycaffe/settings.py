@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from ..backend import cpu_backend
 from ..backend.base import Backend
 from ..backend.choice import gpu_backend
-from ..errors import SolverError
+from ..errors import BackendError, SolverError
 from ..layers import Context
 from ..solver.run import fresh_seed
+
+log = logging.getLogger("pycaffe_fire")
 
 
 @dataclass
@@ -33,9 +36,14 @@ def set_mode_cpu() -> None:
 
 
 def set_mode_gpu() -> None:
-    """New nets run on the GPU; raises a BackendError with the reason where none works."""
-    gpu_backend(_settings.device)
-    _settings.gpu = True
+    """New nets run on the GPU; where none works, on the CPU, with a warning that says why."""
+    try:
+        gpu_backend(_settings.device)
+    except BackendError as error:
+        log.warning("set_mode_gpu: computing on the CPU instead: %s", error)
+        _settings.gpu = False
+    else:
+        _settings.gpu = True
 
 
 def set_device(device: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,17 +54,15 @@ def _read(path: str) -> list[str]:
 
 
 def write_detections(path: str, detections: Sequence[dict[str, Any]]) -> None:
-    """To a .csv (filename, coordinates, class0, class1, ...) or a .h5 with datasets filename,
-    window and prediction (pandas, which pycaffe uses there, has a format of its own)."""
+    """To a .csv (filename, coordinates, class0, class1, ...) or a .h5: pycaffe's table "df" where
+    pandas can write one, else datasets filename, window and prediction."""
     names = [str(found["filename"]) for found in detections]
     windows = np.array([np.asarray(found["window"], float) for found in detections])
     scores = np.array([np.ravel(found["prediction"]) for found in detections])
     if path.endswith((".h5", ".hdf5")):
-        import h5py
-
-        with replacing(path, DataError) as temporary, h5py.File(temporary, "w") as file:
-            file["filename"] = names
-            file["window"], file["prediction"] = windows, scores
+        with replacing(path, DataError) as temporary:
+            if not _write_table(str(temporary), names, windows, scores):
+                _write_datasets(str(temporary), names, windows, scores)
         return
     header = ["filename", *COORDINATES, *(f"class{i}" for i in range(scores.shape[1]))]
     with replacing(path, DataError) as temporary, temporary.open("w", newline="") as file:
@@ -71,3 +70,28 @@ def write_detections(path: str, detections: Sequence[dict[str, Any]]) -> None:
         writer.writerow(header)
         for name, window, row in zip(names, windows, scores, strict=True):
             writer.writerow([name, *window.tolist(), *row.tolist()])
+
+
+def _write_table(path: str, names: list[str], windows: Any, scores: Any) -> bool:
+    """As pycaffe's detect.py does: what `pandas.read_hdf(path, "df")` reads. False where pandas, or
+    the library that it writes HDF5 with, is not installed."""
+    try:
+        import pandas
+        import tables  # noqa: F401 (pandas needs it, and says so too late)
+    except ImportError:
+        return False
+    columns: dict[str, Any] = {"prediction": list(scores)}
+    columns.update(zip(COORDINATES, windows.T, strict=True))
+    frame = pandas.DataFrame(columns, index=pandas.Index(names, name="filename"))
+    with warnings.catch_warnings():  # arrays in a column are pickled, which is pycaffe's format
+        warnings.simplefilter("ignore")
+        frame.to_hdf(path, key="df", mode="w")
+    return True
+
+
+def _write_datasets(path: str, names: list[str], windows: Any, scores: Any) -> None:
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        file["filename"] = names
+        file["window"], file["prediction"] = windows, scores

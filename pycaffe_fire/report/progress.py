@@ -9,21 +9,57 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import os
 import time
 from collections.abc import Sequence
 from types import TracebackType
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from ..solver.events import Event, Finished, NotFinite, Saved, Started, Tested, Testing, Trained
-from .text import header
+from ..backend.kernel_cache import cache_folder
+from ..installation import SAID_BY_ALL_RANKS
+from ..parallel.launch import ERASE_LINE, TERMINAL_VARIABLE
+from ..solver.events import (
+    Event,
+    Finished,
+    NotFinite,
+    Saved,
+    Started,
+    Tested,
+    Testing,
+    Timed,
+    Trained,
+)
+from .glog import stderr_handler
+from .text import header, time_lines
 
 REFRESH_SECONDS = 0.25
 MEMORY_SECONDS = 5.0  # speed is a mean over about this time
 LOSS_MEMORY = 0.95  # of one iteration to the next: a mean over about 20
 MIN_BAR, MAX_BAR = 8, 40
+
+
+def job_console() -> Console:
+    """Standard error; that of a rank which `fire_train -n` started ends at its terminal."""
+    width = os.environ.get(TERMINAL_VARIABLE, "")
+    if width.isdecimal() and int(width):
+        return Console(stderr=True, highlight=False, force_terminal=True, width=int(width))
+    return Console(stderr=True, highlight=False)
+
+
+def shows(console: Console) -> bool:
+    """Is it a terminal on which a line can be drawn again?"""
+    return console.is_terminal and not console.is_dumb_terminal
+
+
+def rank_handler(console: Console, rank: int) -> logging.Handler:
+    """For warnings of a rank without a display; of what all ranks say, rank 0's is enough."""
+    handler = ConsoleHandler(console, erase=True) if shows(console) else stderr_handler()
+    if rank:
+        handler.addFilter(lambda record: not hasattr(record, SAID_BY_ALL_RANKS))
+    return handler
 
 
 class Meter:
@@ -69,8 +105,9 @@ class Meter:
 class ProgressDisplay:
     """An observer with a line at the bottom of the terminal, between `with` and its end."""
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
+    def __init__(self, console: Console, times: bool = False) -> None:
+        """`times`: a line for each rank that says where its time goes."""
+        self.console, self._shows_times = console, times
         self._live = Live(
             console=console, auto_refresh=False, transient=True, redirect_stderr=False,
             redirect_stdout=False,
@@ -81,6 +118,8 @@ class ProgressDisplay:
         self._test_began = self._began = 0.0
         self._drawn = 0.0
         self._broken: int | None = None  # the iteration that was skipped last
+        self._times: list[str] = []  # where time went last, on each rank
+        self._compiling = ""
 
     def __enter__(self) -> ProgressDisplay:
         self._live.start()
@@ -98,9 +137,12 @@ class ProgressDisplay:
             self._show(event)
 
     def _show(self, event: Event) -> None:
+        self._compiling = ""
         match event:
             case Started():
                 self._started(event)
+            case Timed() if self._shows_times:
+                self._times = time_lines(event)
             case Trained() if self._meter:
                 self._meter.add(event, event.iteration != self._broken)
                 self._testing = None
@@ -121,8 +163,21 @@ class ProgressDisplay:
         now = time.perf_counter()
         if now - self._drawn >= REFRESH_SECONDS:
             self._drawn = now
-            # A Ctrl-C is echoed after the line; if that wrapped, the line could not be erased.
-            self._live.update(self.line(self.console.width - len("^C^C ")), refresh=True)
+            self._draw()
+
+    def _draw(self) -> None:
+        # A Ctrl-C is echoed after the line; if that wrapped, the line could not be erased.
+        room = self.console.width - len("^C^C ")
+        lines = [_cropped(text, "dim") for text in self._times]
+        lines.append(_cropped(self._compiling) if self._compiling else self.line(room))
+        self._live.update(Group(*lines), refresh=True)
+
+    def compiling(self, kernels: int, seconds: float) -> None:
+        """Say that time goes into compiling, which can be long and is needed once."""
+        done = f": {kernels} done, {clock(seconds)}" if kernels else ""
+        self._compiling = f"compiling kernels, once (kept in {cache_folder()}){done} ..."
+        with contextlib.suppress(OSError):
+            self._draw()
 
     def _started(self, run: Started) -> None:
         self._meter = Meter(run)
@@ -149,6 +204,8 @@ class ProgressDisplay:
 
     def _finished(self, event: Finished) -> None:
         self._live.stop()
+        for text in self._times:
+            self.console.print(_cropped(text, "dim"))
         took = clock(time.perf_counter() - self._began)
         self.note("stopped" if event.early else "done", f"after {took}")
 
@@ -170,6 +227,10 @@ class ProgressDisplay:
             parts.pop()
         bar = min(MAX_BAR, room - sum(len(p) + 2 for p in parts))
         return _draw(count, meter.iteration / max(1, meter.max_iter), bar, parts)
+
+
+def _cropped(text: str, style: str = "") -> Text:
+    return Text(text, style, no_wrap=True, overflow="crop")
 
 
 def _draw(count: str, part: float, bar: int, parts: Sequence[str]) -> Text:
@@ -194,12 +255,14 @@ def clock(seconds: float) -> str:
 
 
 class ConsoleHandler(logging.Handler):
-    """Warnings above the moving line."""
+    """Warnings above the moving line; `erase` it first where another rank has drawn it."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, erase: bool = False) -> None:
         super().__init__()
-        self._console = console
+        self._console, self._erase = console, erase
 
     def emit(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(OSError):
+            if self._erase:
+                self._console.file.write(ERASE_LINE)
             self._console.print(Text(record.getMessage(), "yellow"))

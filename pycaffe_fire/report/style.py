@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from ..errors import FireError
+from ..installation import install_hint
 from ..schema.files import replacing
 
 COLOURS = (
@@ -20,7 +21,7 @@ def check_plot_name(path: str) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise FireError("plots need matplotlib: pip install pycaffe_fire[plot]") from None
+        raise FireError(f"plots need matplotlib: {install_hint('plot')}") from None
     known = sorted(Figure().canvas.get_supported_filetypes())
     if _ending(path) not in known:
         raise FireError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
+from ..backend.kernel_cache import cache_folder
 from ..parallel.leaves import Output
 from ..solver.events import (
     Evaluated,
@@ -73,6 +74,7 @@ class CaffeLog:
     def __init__(self, display: int = 0, times: bool = False) -> None:
         self._display = display
         self._times = times  # of every rank, with every display
+        self._told_of_compiling = False
         self._since = time.perf_counter()
         self._since_iteration = 0
 
@@ -100,6 +102,12 @@ class CaffeLog:
                 log.warning("%s; %s", event.what, event.done)
             case Finished():
                 log.info("Optimization stopped early." if event.early else "Optimization Done.")
+
+    def compiling(self, kernels: int, seconds: float) -> None:
+        """Say once that time goes into compiling; see `on_compiling`."""
+        if not self._told_of_compiling:
+            self._told_of_compiling = True
+            log.info("Compiling kernels, once; they are kept in %s", cache_folder())
 
     def _started(self, run: Started) -> None:
         for line in header(run):

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 from google.protobuf.message import Message
 
 from ..errors import PrototxtError
+from ..installation import find_model_file
 from ..registry import did_you_mean
 from .files import describe, is_text, read_head
 from .messages import ENUMS, FIELDS, Field
@@ -95,7 +96,11 @@ def locate(path: str | os.PathLike[str], layer_name: str, nth: int = 0) -> int |
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """A prototxt file's text. Bytes that are not UTF-8 are kept: they are harmless in comments."""
+    """A prototxt file's text. Bytes that are not UTF-8 are kept: they are harmless in comments.
+
+    A path of models/ that is not there means the model that came with the package.
+    """
+    path = find_model_file(path)
     head = read_head(path, PrototxtError, "prototxt")
     if head and not is_text(head):
         raise PrototxtError(f"{os.fspath(path)}: not a prototxt: looks like {describe(head)}")

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from .. import schema
 from ..errors import NetError, SolverError
+from ..installation import find_model_file
 from ..layers import DataLayer, layer_class
 from ..net.graph import filter_net
 from ..net.synthetic import with_synthetic_data
@@ -37,6 +38,7 @@ def _load(field: str, value: str | NetParameter) -> FoundNet:
     """The net in a solver's field: a file's path, or the net itself."""
     if not isinstance(value, str):
         return FoundNet(value, field, "")
+    value = find_model_file(value)
     if not os.path.exists(value):
         raise SolverError(
             f'{field}: "{value}": no such file, looked from {os.getcwd()} (paths in a solver start '

@@ -48,6 +48,7 @@ class SolverOptions:
     python_modules: bool = False
     output_folder: str = ""
     ignore_mismatch: bool = False
+    allow_empty_weights: bool = False
     cuda_graph: bool = False
     keep: int | None = None
     keep_best: str | None = None

@@ -45,6 +45,7 @@ class RunOptions:
     snapshot: str | None = None
     weights: str | None = None
     ignore_mismatch: bool = False
+    allow_empty_weights: bool = False
     iterations: int | None = None
     threads: int | None = None
     leaves: int | None = None
@@ -113,7 +114,7 @@ def plan_run(asked: RunOptions, param: SolverParameter, ranks: Communicator) -> 
         options, level=asked.level, stages=[s for s in asked.stage.split(",") if s],
         share_gradients=True, on_nan=asked.on_nan, bad_records=asked.bad_records,
         python_modules=asked.allow_python_layers, output_folder=asked.output_folder,
-        ignore_mismatch=asked.ignore_mismatch,
+        ignore_mismatch=asked.ignore_mismatch, allow_empty_weights=asked.allow_empty_weights,
         cuda_graph=asked.cuda_graph, keep=asked.keep, keep_best=asked.keep_best,
         stop_after=asked.stop_after,
     )  # fmt: skip
@@ -133,6 +134,7 @@ def make_solver(
     options = replace(plan.options, observers=observers, requested_action=requested_action)
     with _building(asked.solver, plan):
         solver = Solver(plan.param, options)
+        solver.check_end()
     if plan.snapshot:
         log.info("Resuming from %s", plan.snapshot)
         solver.restore(plan.snapshot)

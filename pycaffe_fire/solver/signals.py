@@ -8,10 +8,11 @@ from __future__ import annotations
 import logging
 import signal
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
+from ..backend.compiled import compiling, interrupted_if
 from .options import Action
 
 log = logging.getLogger("pycaffe_fire")
@@ -38,7 +39,8 @@ class SignalRequests:
     It is a solver's `requested_action`. The first signal that means stop counts. After it Ctrl-C
     raises KeyboardInterrupt: a user who cannot wait for the end of an iteration need not. Others
     have no effect then: launchers and schedulers may both pass on the same request. Before the
-    solver asks for the first time there is nothing to save, and Ctrl-C interrupts at once.
+    solver asks for the first time there is nothing to save, and Ctrl-C interrupts at once; so it
+    does while kernels are compiled, which may take long, unless `unsaved`.
     """
 
     def __init__(self, actions: Mapping[int, Action]) -> None:
@@ -46,8 +48,11 @@ class SignalRequests:
         self._pending: deque[int] = deque()
         self._stopping = self._running = False
         self._before: dict[int, Any] = {}
+        self.unsaved: Callable[[], bool] = lambda: True  # is there anything to save?
+        self._gate = interrupted_if(lambda: self._stopping and not self.unsaved())
 
     def __enter__(self) -> SignalRequests:
+        self._gate.__enter__()
         self._before = self.install()
         return self
 
@@ -56,17 +61,21 @@ class SignalRequests:
         return {number: signal.signal(number, self._catch) for number in self._actions}
 
     def __exit__(self, *_: object) -> None:
+        self._gate.__exit__(None, None, None)
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
     def _catch(self, number: int, frame: FrameType | None) -> None:
         action = self._actions[number]
         if action is Action.STOP:
-            if number == signal.SIGINT and (self._stopping or not self._running):
+            loses_nothing = not self._running or (compiling() and not self.unsaved())
+            if number == signal.SIGINT and (self._stopping or loses_nothing):
                 raise KeyboardInterrupt
             if self._stopping:
                 return
             self._stopping = True
+            if compiling():
+                log.warning("Stopping as asked, with a snapshot, when this kernel is compiled")
         if action is not Action.NONE:
             self._pending.append(number)
 

@@ -53,6 +53,7 @@ from .snapshots import Carried, Snapshots
 from .timing import Stopwatch
 
 log = logging.getLogger("pycaffe_fire")
+dumps = logging.getLogger("pycaffe_fire.dumps")
 
 
 class Solver:
@@ -74,8 +75,8 @@ class Solver:
             raise SolverError(f"the solver's {sentence}")
         self._check()
         self.rule = RULES[param.type](param)
-        if log.isEnabledFor(logging.INFO):
-            log.info("Initializing solver from parameters: \n%s", schema.to_text(param))
+        if dumps.isEnabledFor(logging.INFO):
+            dumps.info("Initializing solver from parameters: \n%s", schema.to_text(param))
         self._build_nets()
         self._check_memory()
         self._prepare_update()
@@ -181,8 +182,16 @@ class Solver:
 
     # Running.
 
+    def check_end(self) -> None:
+        """Refuse a run of which nobody has said how long it is to be."""
+        if not self.param.HasField("max_iter"):
+            raise SolverError(
+                "max_iter is missing: write how many iterations to train, or give --iterations N"
+            )
+
     def solve(self, resume_file: str | None = None) -> None:
         """Train to max_iter, with snapshots and tests at their intervals and at the end."""
+        self.check_end()
         if resume_file:
             self.restore(resume_file)
         self.snapshots.prepare()
@@ -473,7 +482,8 @@ class Solver:
     def load_weights(self, paths: str) -> None:
         """Copy weights by layer name from one or several (comma-separated) files."""
         files = [path.strip() for path in paths.split(",") if path.strip()]
-        self.net.copy_from(files, self.options.ignore_mismatch)
+        options = self.options
+        self.net.copy_from(files, options.ignore_mismatch, options.allow_empty_weights)
 
     def snapshot(self) -> None:
         """Write weights and state, completely or not at all."""

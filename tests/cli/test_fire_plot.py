@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pycaffe_fire.cli import fire_plot, fire_train
+from pycaffe_fire.installation import install_hint
 from pycaffe_fire.report.curves import panels
 from pycaffe_fire.report.page import page as report_page
 from pycaffe_fire.report.runs import Point, Run
@@ -103,7 +104,7 @@ def test_refusals(
         assert message in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert fire_plot.main(["a.log", "-o", "x.png"]) == 1
-    assert "pip install pycaffe_fire[plot]" in capsys.readouterr().err
+    assert install_hint("plot") in capsys.readouterr().err
     assert [p.name for p in folder.iterdir()] == ["a.log"]
 
 

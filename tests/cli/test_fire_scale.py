@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from pycaffe_fire.cli.fire_scale import main
+from pycaffe_fire.installation import install_hint
 from pycaffe_fire.parallel.cost import ALGORITHMS, NETWORKS
 
 NET = """
@@ -115,7 +116,7 @@ def test_the_network_between_ranks_is_measured(folder: Path) -> None:
     beside = Path(sys.executable).parent / "mpiexec"
     mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
     if importlib.util.find_spec("mpi4py") is None or not mpiexec:
-        pytest.skip("mpi4py or mpiexec is missing: pip install pycaffe_fire[mpi]")
+        pytest.skip("mpi4py or mpiexec is missing")
     package = Path(__file__).parents[2]
     done = subprocess.run(
         [mpiexec, "-n", "2", sys.executable, "-m", "pycaffe_fire.cli.fire_scale", *GIVEN],
@@ -148,7 +149,7 @@ def test_plot_without_matplotlib(
 
     monkeypatch.setattr(builtins, "__import__", refuse)
     told = complaint(capsys, *GIVEN, "--network", "1gbe", "--plot", "scale.png")
-    assert told == "fire_scale: plots need matplotlib: pip install pycaffe_fire[plot]\n"
+    assert told == f"fire_scale: plots need matplotlib: {install_hint('plot')}\n"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -89,7 +90,9 @@ def test_classifying_nothing_leaves_nothing(
     assert not (folder / "out.npy").exists()
 
 
-def test_detecting_listed_windows(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_detecting_listed_windows(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "windows.csv").write_text(
         "filename,ymin,xmin,ymax,xmax\nimages/a.png,0,0,20,30\nimages/b.png,2,3,15,16\n"
         "images/a.png,5,5,12,19\n"
@@ -103,6 +106,7 @@ def test_detecting_listed_windows(folder: Path, capsys: pytest.CaptureFixture[st
     assert [float(rows[1][x]) for x in ("ymin", "xmin", "ymax", "xmax")] == [5, 5, 12, 19]
     scores = np.array([[float(row[f"class{i}"]) for i in range(4)] for row in rows])
     np.testing.assert_allclose(scores.sum(1), 1, rtol=1e-5)
+    monkeypatch.setitem(sys.modules, "pandas", None)  # as where it is not installed
     assert detect.main([*MODEL, *flags, "found.h5"]) == 0
     with h5py.File("found.h5") as file:
         np.testing.assert_allclose(file["prediction"][:], scores, rtol=1e-6)

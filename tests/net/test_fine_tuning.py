@@ -89,13 +89,20 @@ def test_layers_that_the_net_lacks_are_named_as_caffe_does(
     assert said == ["Ignoring source layer r", "Ignoring source layer ip"]
 
 
-def test_a_file_of_another_net_warns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_of_another_net_is_an_error_unless_allowed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     other = saved(tmp_path, "other.caffemodel", inputs() + ip("fc", "data", 5), 1)
     with caplog.at_level(logging.WARNING, "pycaffe_fire"):
         make(text()).copy_from(saved(tmp_path, "own.caffemodel", text(), 1))
         assert not caplog.records
-        make(text()).copy_from(other)
-    assert "other.caffemodel: nothing is copied" in caplog.text
+        with pytest.raises(WeightsError, match=r"other.caffemodel: no layer .*allow-empty-weights"):
+            make(text()).copy_from(other)
+        make(text()).copy_from(other, allow_empty=True)
+    assert (
+        "other.caffemodel: no layer with weights has a name of this net's: nothing is copied"
+        in caplog.text
+    )
 
 
 def state_and_weights(folder: Path, suffix: str, anonymous: bool) -> tuple[Path, Path]:

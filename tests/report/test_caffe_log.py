@@ -13,7 +13,7 @@ import pytest
 
 from pycaffe_fire.cli.fire_train import main
 from pycaffe_fire.parallel.leaves import Output
-from pycaffe_fire.report.glog import LOGGER, GlogFormatter, logging_with
+from pycaffe_fire.report.glog import DUMPS, LOGGER, GlogFormatter, logging_with
 from pycaffe_fire.report.text import CaffeLog, Results, describe
 from pycaffe_fire.solver import events
 
@@ -36,6 +36,9 @@ def lines(text: str) -> Any:
     ]
 
 
+ARGUMENTS = ["--verbose", "--solver", "solver.prototxt", "--weights", "init.caffemodel"]
+
+
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Our log and Caffe's of the same training run."""
@@ -46,8 +49,8 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with pytest.MonkeyPatch.context() as patch, (folder / "log.txt").open("w") as log:
         patch.chdir(folder)
         patch.setattr(sys, "stderr", log)
-        assert main(["--solver", "solver.prototxt", "--weights", "init.caffemodel"]) == 0
-    ours = (folder / "log.txt").read_text()
+        assert main(ARGUMENTS) == 0
+    ours = re.sub(r".*Compiling kernels.*\n", "", (folder / "log.txt").read_text())
     return lines(ours), lines((GOLDEN / "logs" / "caffe_train.log").read_text())
 
 
@@ -122,3 +125,25 @@ def test_results_name_net_and_iteration_where_needed() -> None:
         "test net #0: accuracy = 0.75",
         "test net #1: loss = 2 (iteration 0)",
     ]
+
+
+def test_nets_are_left_out_unless_asked_for() -> None:
+    said: list[str] = []
+
+    class Keeper(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(record.getMessage())
+
+    with logging_with(Keeper(), logging.INFO, dumps=False):
+        DUMPS.info("Creating layer x")
+        DUMPS.warning("odd")
+        LOGGER.info("Iteration 0")
+    assert said == ["odd", "Iteration 0"]
+
+
+def test_the_environment_may_ask_for_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    for value, level in (("0", logging.INFO), ("2", logging.ERROR), ("9", logging.CRITICAL),
+                         ("x", logging.INFO)):  # fmt: skip
+        monkeypatch.setenv("GLOG_minloglevel", value)
+        with logging_with(logging.NullHandler(), logging.INFO):
+            assert LOGGER.level == level

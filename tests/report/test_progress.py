@@ -19,8 +19,17 @@ import pytest
 from rich.console import Console
 
 from pycaffe_fire import schema
+from pycaffe_fire.installation import SAID_BY_ALL_RANKS
+from pycaffe_fire.parallel.launch import ERASE_LINE, TERMINAL_VARIABLE
 from pycaffe_fire.parallel.leaves import Output
-from pycaffe_fire.report.progress import ConsoleHandler, ProgressDisplay, clock
+from pycaffe_fire.report.progress import (
+    ConsoleHandler,
+    ProgressDisplay,
+    clock,
+    job_console,
+    rank_handler,
+    shows,
+)
 from pycaffe_fire.solver import events
 
 PACKAGE = Path(__file__).parents[2]
@@ -189,3 +198,35 @@ def test_a_terminal_gets_the_display_and_two_interrupts_end_it(tmp_path: Path) -
     assert "made_up" in text and "Seed: " in text
     assert "fire_train: interrupted" in text and "Traceback" not in text
     assert text.rindex(SHOW_CURSOR) > text.rindex(HIDE_CURSOR)
+
+
+def test_compiling_takes_the_line_until_the_run_goes_on(screen: Any) -> None:
+    display, file = screen
+    display(started())
+    display.compiling(0, 0.0)
+    display.compiling(3, 75.0)
+    shown = file.getvalue()
+    assert "compiling kernels, once (kept in " in shown and ": 3 done, 1:15 ..." in shown
+    file.truncate(0)
+    display._drawn = 0.0
+    display(trained(0))
+    assert "1/1000" in file.getvalue() and "compiling" not in file.getvalue()
+
+
+def test_a_rank_without_a_display_clears_the_line_and_repeats_nothing() -> None:
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, width=120, _environ={"TERM": "xterm"})
+    handler = rank_handler(console, rank=1)
+    for extra in ({}, {SAID_BY_ALL_RANKS: True}):
+        record = logging.makeLogRecord({"msg": f"odd {len(extra)}", **extra})
+        if handler.filter(record):
+            handler.emit(record)
+    assert file.getvalue().startswith(ERASE_LINE) and "odd 0" in file.getvalue()
+    assert "odd 1" not in file.getvalue()
+
+
+def test_a_rank_draws_on_its_launchers_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    assert not shows(job_console())
+    monkeypatch.setenv(TERMINAL_VARIABLE, "73")
+    assert shows(job_console()) and job_console().width == 73

@@ -206,7 +206,7 @@ def _mpiexec() -> str:
     beside = Path(sys.executable).parent / "mpiexec"
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
     if not found:
-        raise LabError("mpiexec not found: pip install pycaffe_fire[mpi]")
+        raise LabError("mpiexec not found: pip install -e '.[mpi]'")
     return found
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import BackendError
-
-INSTALL = "pip install pycaffe_fire[gpu] (or [gpu-cuda12] for older drivers)"
+from ...installation import install_hint
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,8 @@ def count() -> Found:
     try:
         cupy = importlib.import_module("cupy")
     except Exception as error:  # a broken installation fails in many ways
-        return Found(None, 0, f"CuPy cannot be imported ({_short(error)}); {INSTALL}")
+        how = f"{install_hint('gpu')}, or for older drivers {install_hint('gpu-cuda12')}"
+        return Found(None, 0, f"CuPy cannot be imported ({_short(error)}); {how}")
     try:
         devices = int(cupy.cuda.runtime.getDeviceCount())
     except Exception as error:

@@ -35,7 +35,7 @@ from .channelwise import Channelwise, PReLU, ScaleShift
 from .concat import Concat
 from .convolution import Convolution
 from .dropout import Dropout
-from .inner_product import InnerProduct
+from .inner_product import InnerProduct, RowBlocks
 from .layouts import Descriptor, OneDNNTensor, Program, Workspace
 from .library import F32, RELU, Library
 from .lrn import LRN
@@ -62,6 +62,7 @@ class OneDNNBackend(NumPyBackend):
         self.library = library()
         self.workspace = Workspace(self)
         self._direct = False  # while plans are made whose sums are to be taken as they stand
+        self._per_sample = False  # while plans are made that must not depend on the batch
 
     def another(self, threads: int) -> OneDNNBackend:
         return OneDNNBackend(threads)
@@ -133,6 +134,14 @@ class OneDNNBackend(NumPyBackend):
         finally:
             self._direct = False
 
+    @contextmanager
+    def per_sample(self, wanted: bool) -> Iterator[None]:
+        self._per_sample = wanted
+        try:
+            yield
+        finally:
+            self._per_sample = False
+
     def convolution(
         self, x: Blob, w: Blob, b: Blob | None, y: Blob, window: Window, groups: int,
         relu: float | None = None, transposed: bool = False,
@@ -140,7 +149,9 @@ class OneDNNBackend(NumPyBackend):
         if not 1 <= len(window.kernel) <= 3 or 0 in x.shape:
             return super().convolution(x, w, b, y, window, groups, relu, transposed)
         direct = Convolution(self, x, w, b, y, window, groups, relu, transposed)
-        return Winograd(direct) if not self._direct and Winograd.suits(direct) else direct
+        if self._direct or not Winograd.suits(direct, self._per_sample):
+            return direct
+        return Winograd(direct, self._per_sample)
 
     def inner_product(
         self, x: Blob, w: Blob, b: Blob | None, y: Blob, axis: int, transpose: bool,
@@ -148,7 +159,8 @@ class OneDNNBackend(NumPyBackend):
     ) -> WeightedPlan:  # fmt: skip
         if 0 in x.shape:
             return super().inner_product(x, w, b, y, axis, transpose, relu)
-        return InnerProduct(self, x, w, b, y, axis, transpose, relu)
+        kind = RowBlocks if self._per_sample else InnerProduct
+        return kind(self, x, w, b, y, axis, transpose, relu)
 
     def pooling(
         self, x: Blob, y: Blob, method: str, window: Window, mask: bool = False

@@ -11,13 +11,17 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..blob import Blob
-from ..tensor import Tensor
-from .layouts import Descriptor, Program
+from ..tensor import NATIVE, Array, Tensor
+from .layouts import Descriptor, OneDNNTensor, Program
 from .library import FORWARD_TRAINING
-from .weighted import Weighted
+from .weighted import Runnable, Weighted
 
 if TYPE_CHECKING:
     from . import OneDNNBackend
+
+# Rows that RowBlocks multiplies at a time: a multiple of the rows that the library's kernels for
+# AVX2 (6) and AVX-512 (8) take at once, so that no row is a left-over that another kernel serves.
+BLOCK = 24
 
 
 class InnerProduct(Weighted):
@@ -55,7 +59,7 @@ class InnerProduct(Weighted):
         program.reorder(tensor, plain)
         return plain, self._x
 
-    def _forward_program(self, relu: float | None) -> Program:
+    def _forward_program(self, relu: float | None) -> Runnable:
         program = Program(self.backend)
         x, w, y = self._rows(program, self.x.value), self.w.value, self.y.value
         bias = None
@@ -102,3 +106,53 @@ class InnerProduct(Weighted):
         program.finish(staged_weights)
         program.finish(staged_bias)
         return program
+
+
+class RowBlocks(InnerProduct):
+    """Forward by products of BLOCK rows each, the last filled up with zeros.
+
+    The library picks its kernels and shares out the work by the number of rows, so a row's last
+    bits would depend on how many others there are.
+    """
+
+    def _forward_program(self, relu: float | None) -> Runnable:
+        return _Blocks(self, relu)
+
+
+class _Blocks:
+    """Runs one program on a block of rows after another."""
+
+    def __init__(self, plan: RowBlocks, relu: float | None) -> None:
+        backend, library = plan.backend, plan.library
+        self._target, (self._count, inputs), outputs = plan.y.value, plan._x.shape, plan._y.shape[1]
+        self._gather, self._source = Program(backend), plan.x.value
+        if not self._source.layout.is_plain:
+            self._source = OneDNNTensor(backend, plan.x.shape)
+            self._gather.reorder(plan.x.value, self._source)
+        self._x, self._y = (OneDNNTensor(backend, (BLOCK, n)) for n in (inputs, outputs))
+        bias = None
+        if plan.b is not None:
+            bias = plan.b.value, Descriptor.contiguous(library, (1, plan.b.count))
+        x, y = ((t, Descriptor.contiguous(library, t.shape)) for t in (self._x, self._y))
+        self._product = Program(backend)
+        self._product.product(x, (plan.w.value, plan._w_turned), y, bias, relu)
+
+    def run(self) -> None:
+        self._gather.run()
+        self._source.sync()
+        rows, made = (_matrix(t, self._count) for t in (self._source, self._target))
+        x, y = (_matrix(t, BLOCK) for t in (self._x, self._y))
+        for start in range(0, self._count, BLOCK):
+            part = rows[start : start + BLOCK]
+            x[: len(part)], x[len(part) :] = part, 0
+            self._x.fresh = NATIVE
+            self._product.run()
+            made[start : start + BLOCK] = y[: len(part)]
+        self._target.fresh = NATIVE
+
+
+def _matrix(tensor: Tensor, rows: int) -> Array:
+    """A plain tensor's own storage as rows."""
+    tensor.allocate()
+    assert tensor.buffer is not None
+    return tensor.buffer[: prod(tensor.shape)].reshape(rows, -1)

@@ -35,8 +35,9 @@ class Winograd(WeightedPlan):
     """
 
     @staticmethod
-    def suits(direct: Convolution) -> bool:
-        """Can it be done, and is it faster?"""
+    def suits(direct: Convolution, per_sample: bool = False) -> bool:
+        """Can it be done, and is it faster? `per_sample`: for one image, so that the answer does
+        not depend on the batch."""
         window = direct.window
         size = window.kernel[0]
         if (
@@ -46,7 +47,8 @@ class Winograd(WeightedPlan):
         ):  # fmt: skip
             return False
         outputs, inputs = direct.w.shape[:2]
-        images, _, *out = direct.y.shape
+        batch, _, *out = direct.y.shape
+        images = 1 if per_sample else batch
         tiles = images * prod(-(-n // TILES[size]) for n in out)
         numbers = tiles * (direct.x.shape[1] + outputs)
         transforms = IMAGE_COST * numbers + WEIGHT_COST * inputs * outputs
@@ -54,7 +56,9 @@ class Winograd(WeightedPlan):
         work = PRODUCTS * (tiles * inputs * outputs + transforms)
         return work < WORTH * images * taps * inputs * outputs
 
-    def __init__(self, direct: Convolution) -> None:
+    def __init__(self, direct: Convolution, per_sample: bool = False) -> None:
+        """`per_sample`: chunks never hold more than one image, so that all images are treated
+        alike, however many there are."""
         self.backend = direct.backend
         self.x, self.w, self.b, self.y = direct.x, direct.w, direct.b, direct.y
         self.relu, self._pad = direct.relu, direct.window.pad
@@ -65,7 +69,8 @@ class Winograd(WeightedPlan):
         self._rows, self._columns = (-(-n // self._tile) for n in self.y.shape[2:])
         slices = [self._block * n for n in _divisors(self._group // self._block)]
         self._outputs = _largest(slices, SLICE // (PRODUCTS * self._inputs))
-        chunks = _divisors(self._rows) + [self._rows * n for n in _divisors(self.y.shape[0])]
+        together = 1 if per_sample else self.y.shape[0]
+        chunks = _divisors(self._rows) + [self._rows * n for n in _divisors(together)]
         each = PRODUCTS * self._columns * (self._inputs + self._outputs)
         self._count = _largest(chunks, CHUNK * max(2, self.backend.threads) // each)
         self._no_bias = np.zeros(outputs, np.float32)

@@ -1,0 +1,128 @@
+"""fire_train on a terminal: the live display, also of two ranks, and Ctrl-C while compiling."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pycaffe_fire.errors import SolverError
+from pycaffe_fire.parallel.launch import find_mpiexec
+from tests.cli.runs import PACKAGE, make_run, write_solver
+
+pexpect = pytest.importorskip("pexpect", reason="pexpect is missing: it types at a terminal")
+
+SECONDS = 240  # machines that run the tests may be slow and busy
+GLOG_LINE = re.compile(r"^I\d{8} ", re.MULTILINE)
+SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
+ENDLESS = "10000000"
+
+
+class Session:
+    """fire_train at a terminal of 100 columns; `shown` is all that it has written so far."""
+
+    def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
+        self.process = pexpect.spawn(
+            sys.executable, ["-m", "pycaffe_fire.cli.fire_train", *arguments], cwd=str(folder),
+            env={**os.environ, "PYTHONPATH": str(PACKAGE), "OMP_WAIT_POLICY": "passive",
+                 "TERM": "xterm", "COLUMNS": "100", **environment},
+            dimensions=(30, 100), encoding="utf-8", timeout=SECONDS,
+        )  # fmt: skip
+        self.shown = ""
+
+    def wait_for(self, text: str) -> None:
+        self.process.expect_exact(text)
+        self.shown += self.process.before + self.process.after
+
+    def end(self) -> int:
+        self.process.expect(pexpect.EOF)
+        self.shown += self.process.before
+        self.process.close()
+        return int(self.process.exitstatus)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    make_run(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def start(run: Path) -> Iterator[Any]:
+    sessions: list[Session] = []
+
+    def begin(*arguments: str, **environment: str) -> Session:
+        sessions.append(Session(run, "--solver", "solver.prototxt", *arguments, **environment))
+        return sessions[-1]
+
+    yield begin
+    for session in sessions:
+        session.process.close(force=True)
+
+
+def plain(shown: str) -> list[str]:
+    """The lines that hold more than a terminal's control sequences."""
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown).splitlines()
+    return [line for line in lines if line.strip()]
+
+
+def snapshots(run: Path) -> list[Path]:
+    return list(run.glob("snap_iter_*"))
+
+
+def test_one_rank_has_a_live_display(start: Any) -> None:
+    session = start("--times")
+    assert session.end() == 0
+    assert not GLOG_LINE.search(session.shown)
+    assert "━" in session.shown and " left" in session.shown
+    assert "Time on rank 0: " in session.shown
+    assert "loss = " in plain(session.shown)[-1]
+    assert session.shown.rindex(SHOW_CURSOR) > session.shown.rindex(HIDE_CURSOR)
+
+
+def test_two_ranks_have_one_display(start: Any) -> None:
+    if importlib.util.find_spec("mpi4py") is None:
+        pytest.skip("mpi4py is missing")
+    try:
+        find_mpiexec()
+    except SolverError:
+        pytest.skip("there is no mpiexec")
+    session = start("-n", "2", "--times", "--threads", "1")
+    assert session.end() == 0
+    assert not GLOG_LINE.search(session.shown)
+    assert session.shown.count("Communicator: ") == 1
+    assert "━" in session.shown
+    for rank in (0, 1):
+        assert f"Time on rank {rank}: " in session.shown
+    assert "loss = " in session.shown
+    assert session.shown.rindex(SHOW_CURSOR) > session.shown.rindex(HIDE_CURSOR)
+
+
+def test_quiet_shows_the_result_alone(start: Any) -> None:
+    session = start("--quiet")
+    assert session.end() == 0
+    lines = plain(session.shown)
+    assert lines and all(re.match(r"\S+ = ", line) for line in lines), lines
+
+
+def test_an_interrupt_while_compiling_is_answered_at_once(start: Any, run: Path) -> None:
+    write_solver(run, "random_seed: 5 test_initialization: false", max_iter=ENDLESS,
+                 test_interval=ENDLESS)  # fmt: skip
+    session = start(XDG_CACHE_HOME=str(run / "empty"), NUMBA_CACHE_DIR="")
+    session.wait_for("Seed: 5")  # from here on signals are requests to the solver
+    session.wait_for("compiling kernels, once")
+    began = time.monotonic()
+    session.process.sendintr()
+    session.wait_for("fire_train: interrupted, nothing half-written is left")
+    # A second on a machine of one's own; compiling everything takes a minute on a busy one.
+    assert time.monotonic() - began < 10
+    assert session.end() == 130
+    assert not snapshots(run)
+    assert session.shown.rindex(SHOW_CURSOR) > session.shown.rindex(HIDE_CURSOR)
