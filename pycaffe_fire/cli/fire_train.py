@@ -17,6 +17,7 @@ from ..errors import SolverError
 from ..parallel.communicator import Communicator
 from ..parallel.job import check_names, failing_together, join, ranks_started
 from ..parallel.launch import STOPPED, run_job
+from ..parallel.placement import blocks, parse_hosts
 from ..parallel.watch import watched
 from ..report.glog import logging_with, stderr_handler
 from ..report.json_log import JsonLog, log_path
@@ -121,7 +122,8 @@ def _launch(options: argparse.Namespace) -> NoReturn:
             return flags
         return [*without_flags(flags, ("--snapshot", "--weights")), "--snapshot", found.path]
 
-    hosts = [host for host in options.hosts.split(",") if host]
+    hosts = parse_hosts(options.hosts)
+    blocks(options.ranks, hosts)  # refused before anything is started
     stops = {number for number, action in _actions(options).items() if action is Action.STOP}
     sys.exit(run_job(options.ranks, hosts, __spec__.name, arguments, options.restarts, stops, say))
 

@@ -211,7 +211,11 @@ def _add_report_flags(flag: Flag) -> None:
 def _add_rank_flags(flag: Flag) -> None:
     same_bits = ", ".join(name for name in COMMUNICATORS if COMMUNICATORS[name].canonical)
     flag("-n", "--ranks", type=positive, metavar="P", help="start P ranks")
-    flag("--hosts", default="", metavar="NAMES", help="hosts for the ranks, separated by commas")
+    flag(
+        "--hosts", default="", metavar="NAMES",
+        help="hosts for the ranks, names or addresses, separated by commas; neighbouring ranks go "
+        "to the same host, as many to each, or as NAME:SLOTS says",
+    )  # fmt: skip
     flag(
         "--restarts", type=whole, default=0, metavar="N",
         help="if a rank fails, go on up to N times from the newest snapshot with those left",

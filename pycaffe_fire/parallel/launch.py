@@ -19,6 +19,7 @@ from ..backend import available_cores
 from ..errors import SolverError
 from ..installation import install_hint
 from .monitor import ADDRESS_VARIABLE, Failure, Monitor
+from .placement import Host, blocks, room
 from .signed import SECRET_VARIABLE, new_secret
 
 POLL = 0.2  # seconds
@@ -42,13 +43,27 @@ def find_mpiexec() -> str:
     return found
 
 
+def _is_open_mpi(mpiexec: str) -> bool:
+    said = subprocess.run([mpiexec, "--version"], capture_output=True, text=True)
+    return any(name in said.stdout for name in ("Open MPI", "OpenRTE", "PRRTE"))
+
+
+def host_arguments(placed: Sequence[Host], open_mpi: bool) -> list[str]:
+    """How mpiexec is told which hosts run how many ranks, in blocks: MPICH's family or Open MPI."""
+    if not placed:
+        return []
+    listed = ",".join(f"{host.name}:{host.slots}" for host in placed)
+    return ["--host", listed, "--map-by", "slot"] if open_mpi else ["-hosts", listed]
+
+
 class Job:
     """One attempt: P ranks running `command` (a Python module with its arguments)."""
 
-    def __init__(self, ranks: int, hosts: Sequence[str], module: str, arguments: Sequence[str]):
-        self.ranks, self.hosts = ranks, list(hosts)
+    def __init__(self, ranks: int, hosts: Sequence[Host], module: str, arguments: Sequence[str]):
+        placed = blocks(ranks, hosts)
+        names = {host.name for host in placed}
         secret = new_secret()
-        self._monitor = Monitor(secret, local={*hosts} <= {"localhost", socket.gethostname()})
+        self._monitor = Monitor(secret, local=names <= {"localhost", socket.gethostname()})
         environment = {
             **os.environ, ADDRESS_VARIABLE: self._monitor.address, SECRET_VARIABLE: secret
         }  # fmt: skip
@@ -58,9 +73,10 @@ class Job:
         if ranks > available_cores():  # more ranks than cores: yield instead of spinning
             environment.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
             environment.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "10")
-        command = [find_mpiexec(), "-n", str(ranks)]
-        if hosts:
-            command += ["-hosts", ",".join(hosts)]
+        mpiexec = find_mpiexec()
+        command = [mpiexec, "-n", str(ranks)]
+        if placed:
+            command += host_arguments(placed, _is_open_mpi(mpiexec))
         command += [sys.executable, "-m", module, *arguments]
         self._process = subprocess.Popen(
             _ending_with_parent(command),
@@ -190,7 +206,7 @@ class SignalsToJob:
 
 def run_job(
     ranks: int,
-    hosts: Sequence[str],
+    hosts: Sequence[Host],
     module: str,
     arguments: Callable[[int], Sequence[str]],
     restarts: int,
@@ -208,7 +224,7 @@ def run_job(
 
 def _attempts(
     ranks: int,
-    hosts: list[str],
+    hosts: list[Host],
     module: str,
     arguments: Callable[[int], Sequence[str]],
     restarts: int,
@@ -228,8 +244,8 @@ def _attempts(
         if status in (0, STOPPED) or attempt == restarts:
             return status
         if failure:
-            ranks = max(1, ranks - 1)
-            hosts = [host for host in hosts if host != failure.sign.host] or hosts
+            hosts = [host for host in hosts if host.name != failure.sign.host] or hosts
+            ranks = max(1, min(ranks - 1, room(hosts) or ranks))
         left = restarts - attempt - 1
         say(f"starting again with {ranks} rank(s), {left} restart(s) left after this")
     return 1
