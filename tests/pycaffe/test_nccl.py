@@ -15,7 +15,7 @@ import pycaffe_fire as caffe
 from pycaffe_fire.parallel.launch import find_mpiexec
 from tests.pycaffe.cases import DROPIN, DUMMY, solver_file
 
-SCRIPT = Path(__file__).parent / "scripts" / "several_solvers.py"
+SCRIPT = Path(__file__).parents[2] / "examples" / "several_solvers.py"
 SETTINGS = "random_seed: 5 max_iter: 4 display: 2 momentum: 0.9"
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.pycaffe.cases import DROPIN
 
-SCRIPTS = Path(__file__).parent / "scripts"
+SCRIPTS = Path(__file__).parents[2] / "examples"
 ENDINGS = {
     "net_surgery": "surgery done",
     "feature_extraction": "features (7, 6, 9, 9)",
