@@ -61,7 +61,7 @@ def test_train_passes_caffes_flags_on(folder: Path, monkeypatch: pytest.MonkeyPa
     options = train_flags.parser().parse(seen[0])
     assert (options.solver, options.snapshot, options.gpu, options.ranks) == ("s", "x", "0,1", 2)
     assert (options.level, options.stage, options.sigint_effect) == (2, "a,b", "none")
-    assert options.sighup_effect == "snapshot" and options.log and options.iterations is None
+    assert options.sighup_effect == "snapshot" and options.verbose and options.iterations is None
 
 
 def test_train_resumes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
