@@ -47,6 +47,12 @@ def uniform_filler(shape: tuple[int, ...], param: Any, key: int) -> Floats:
     return _between(shape, param.min, param.max, key)
 
 
+@FILLERS.register("whole")
+def whole(shape: tuple[int, ...], param: Any, key: int) -> Floats:
+    """Whole numbers from min to below max, as labels are (not in Caffe)."""
+    return np.minimum(np.floor(_between(shape, param.min, param.max, key)), param.max - 1)
+
+
 def _between(shape: tuple[int, ...], low: float, high: float, key: int) -> Floats:
     values = uniform(key, 0, 0, prod(shape))
     values *= np.float32(high - low)

@@ -72,7 +72,8 @@ def _replace(
     for number, top in enumerate(layer.top):
         param.shape.add(dim=[batch, *shape] if number == 0 else [batch])
         limits = (low, high) if number == 0 else (0, classes.get(top, _SOME_CLASSES))
-        param.data_filler.add(type="uniform", min=limits[0], max=limits[1])
+        kind_of_numbers = "uniform" if number == 0 else "whole"
+        param.data_filler.add(type=kind_of_numbers, min=limits[0], max=limits[1])
     layer.CopyFrom(made)
 
 
