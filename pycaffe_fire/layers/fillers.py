@@ -50,7 +50,9 @@ def uniform_filler(shape: tuple[int, ...], param: Any, key: int) -> Floats:
 @FILLERS.register("whole")
 def whole(shape: tuple[int, ...], param: Any, key: int) -> Floats:
     """Whole numbers from min to below max, as labels are (not in Caffe)."""
-    return np.minimum(np.floor(_between(shape, param.min, param.max, key)), param.max - 1)
+    values = np.floor(_between(shape, param.min, param.max, key))
+    kept: Floats = np.minimum(values, np.float32(param.max - 1))
+    return kept
 
 
 def _between(shape: tuple[int, ...], low: float, high: float, key: int) -> Floats:
