@@ -32,7 +32,7 @@ COMMANDS = {
         ["ruff", "check", "."],
         ["ruff", "format", "--check", "."],
         ["mypy"],
-        ["python", "-m", "pytest", "-q"],
+        ["python", "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile"],
     ],
 }
 EXTRAS = {"train": "", "test": "[dev]"}

@@ -345,7 +345,8 @@ class Backend(ABC):
         return nullcontext()
 
     def per_sample(self, wanted: bool) -> AbstractContextManager[None]:
-        """Plans made inside give a sample the same result in every batch, where the backend can."""
+        """Plans made inside give a sample the same result in every batch, where the backend can and
+        the user asks for it: it costs speed."""  # fmt: skip
         return nullcontext()
 
     @abstractmethod

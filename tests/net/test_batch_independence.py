@@ -1,4 +1,4 @@
-"""In TEST phase a sample's result does not depend on the batch that it is in, as in Caffe."""
+"""Where that is asked for, a sample's result does not depend on the batch that it is in."""
 
 from __future__ import annotations
 
@@ -56,6 +56,11 @@ def net(batch: int, phase: int = caffe.TEST) -> caffe.Net:
     return made
 
 
+@pytest.fixture(autouse=True)
+def _same_in_every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYCAFFE_FIRE_SAME_IN_EVERY_BATCH", "1")
+
+
 @pytest.fixture(scope="module")
 def images() -> np.ndarray:
     return np.random.default_rng(2).standard_normal((LARGE, 3, 67, 67)).astype(np.float32)
@@ -76,7 +81,7 @@ def test_a_sample_has_the_same_bits_in_every_batch(batch: int, images: np.ndarra
             np.testing.assert_array_equal(values, large[name][part], name)
 
 
-def test_training_may_choose_by_the_batch() -> None:
+def test_others_may_choose_by_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is given up for TEST phase alone: Winograd's method where only a batch makes it pay."""
 
     def methods(phase: int) -> list[bool]:
@@ -85,3 +90,5 @@ def test_training_may_choose_by_the_batch() -> None:
 
     assert methods(caffe.TRAIN)[1:3] == [True, True]
     assert methods(caffe.TEST)[1:3] == [True, False]
+    monkeypatch.delenv("PYCAFFE_FIRE_SAME_IN_EVERY_BATCH")
+    assert methods(caffe.TEST)[1:3] == [True, True]
