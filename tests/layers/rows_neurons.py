@@ -25,7 +25,7 @@ CORNERS = [
     Case("clip", "Clip", "clip_param { min: -0.4 max: 0.8 }", kinks=(-0.4, 0.8), in_place=True,
          golden=("neuron_clip",),
          bad=(Bad("min must not exceed max, got 2 and 1", "clip_param { min: 2 max: 1 }"),
-              Bad("min must not exceed max", "clip_param { min: nan max: 1 }"),
+              Bad("must be a finite number, got nan", "clip_param { min: nan max: 1 }"),
               Bad("max", "clip_param { min: 2 }", error=PrototxtError))),
     Case("relu6", "ReLU6", fill=(lambda rng, shape: 8 * rng.normal(size=shape),), kinks=(0, 6),
          in_place=True),

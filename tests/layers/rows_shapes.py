@@ -84,7 +84,7 @@ ROWS = [
         golden=("crop_*",),
         bad=(
             Bad("crop of axis 2, 3 to 6, does not fit", "crop_param { offset: 3 }"),
-            Bad("crop of axis 3, 4294967295 to", "crop_param { offset: 0 offset: 4294967295 }"),
+            Bad("crop of axis 3, 2147483647 to", "crop_param { offset: 0 offset: 2147483647 }"),
             Bad("offset must be given once, or 2", "crop_param { offset: 0 offset: 0 offset: 0 }"),
             Bad("axis: axis 4 out of range", "crop_param { axis: 4 }"),
             Bad("as many axes", shapes=((2, 3, 5, 6), (2, 3, 5))),
@@ -399,7 +399,7 @@ ROWS = [
         golden=("spp_*",),
         bad=(
             Bad("pyramid_height must be at least 1", ""),
-            Bad("too small for the 8 x 8 bins", "spp_param { pyramid_height: 4294967295 }"),
+            Bad("too small for the 8 x 8 bins", "spp_param { pyramid_height: 2147483647 }"),
             Bad("needs a bottom with 4 axes", shapes=((2, 3),)),
         ),
     ),
@@ -452,7 +452,7 @@ ROWS = [
             Bad("need scale 2", "upsample_param { scale: 3 pad_out_h: true }"),
             Bad("upsample_h and upsample_w go together", "upsample_param { upsample_h: 4 }"),
             Bad("top would be 0 x 4", "upsample_param { upsample_h: 0 upsample_w: 4 }"),
-            Bad("more than Caffe's limit", "upsample_param { scale: 4000000000 }"),
+            Bad("more than Caffe's limit", "upsample_param { scale: 2000000000 }"),
             Bad("need a mask", "upsample_param { pad_out_h: true }", shapes=((2, 3, 2, 3),)),
         ),
     ),
