@@ -59,9 +59,10 @@ def test_tests_that_are_named_exist() -> None:
 
 
 def test_honoured_fields_are_given_somewhere_in_the_tests() -> None:
-    """In a test, a reference net or the prototxt of a reference case."""
+    """In a test, an example, a reference net or the prototxt of a reference case."""
     tests = ROOT / "tests"
     texts = [path.read_text() for end in ("py", "prototxt") for path in tests.rglob(f"*.{end}")]
+    texts += [path.read_text() for path in (ROOT / "examples").glob("*.py")]  # the tests run them
     for path in tests.rglob("*.npz"):
         with np.load(path) as archive:
             texts += [str(archive["prototxt"])] if "prototxt" in archive else []
