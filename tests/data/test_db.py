@@ -315,7 +315,7 @@ def test_damaged_leveldb_record(golden: Path) -> None:
 
 def test_leveldb_without_plyvel(golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "plyvel", None)
-    with pytest.raises(DataError, match="pycaffe_fire.leveldb."):
+    with pytest.raises(DataError, match="plyvel library, which is not installed; run: pip install"):
         open_database("raw_leveldb", "LEVELDB")
 
 
