@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from .. import schema
 from ..errors import NetError
+from ..layers.base import layer_class
+from ..layers.hdf5_output import HDF5Output
+from ..layers.split import Split
 from ..net.deploy import Deployed, derive_deploy
+from ..pycaffe.python_layer import Python
 from ..schema.proto import NetParameter
-
-WRITERS = ("HDF5Output",)
 
 
 def harmless(net: NetParameter) -> NetParameter:
@@ -19,11 +21,12 @@ def harmless(net: NetParameter) -> NetParameter:
     made.CopyFrom(net)
     del made.layer[:]
     for layer in net.layer:
-        if layer.type == "Python":
+        kind = layer_class(layer.type)
+        if issubclass(kind, Python):
             raise NetError(
                 f'layer "{layer.name}" (Python): the board runs no code of a net; use pycaffe'
             )
-        if layer.type in WRITERS:
+        if issubclass(kind, HDF5Output):
             continue
         kept = made.layer.add()
         kept.CopyFrom(layer)
@@ -40,7 +43,7 @@ def without_splits(net: NetParameter) -> NetParameter:
     del made.layer[:]
     alias: dict[str, str] = {}
     for layer in net.layer:
-        if layer.type == "Split":
+        if issubclass(layer_class(layer.type), Split):
             alias |= {top: alias.get(layer.bottom[0], layer.bottom[0]) for top in layer.top}
             continue
         kept = made.layer.add()

@@ -21,6 +21,7 @@ from ..data.resize import resize
 from ..data.transformer import Transformer
 from ..errors import DataError, FireError, NetError
 from ..layers import Context
+from ..layers.detection_output import DetectionOutput
 from ..net import Net
 from .deploy import deploy_net
 from .images import blob_png, classes_png, coloured, pixels_of, png
@@ -53,7 +54,7 @@ class Trial:
 
     @property
     def _kind(self) -> str:
-        if any(layer.type == "DetectionOutput" for layer in self._net.layers):
+        if any(isinstance(layer, DetectionOutput) for layer in self._net.layers):
             return "detection"
         shape = self._net.blobs[self._output].shape
         return "segmentation" if len(shape) == 4 and min(shape[2:]) > 1 else "classification"

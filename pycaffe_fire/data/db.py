@@ -193,20 +193,26 @@ class LevelDatabase(Database):
             elif entry.name.startswith(("CURRENT", "MANIFEST")) or entry.name.endswith(".log"):
                 shutil.copyfile(entry.path, target)
         try:
-            self._db = plyvel.DB(self._folder.name)
-            count = sum(1 for _ in self._db.iterator(include_value=False))
+            # Blocks are checked before the library follows the pointers in them.
+            self._db = plyvel.DB(self._folder.name, paranoid_checks=True)
+            count = sum(1 for _ in self._iterate())
         except plyvel.Error as error:
             raise DataError(
                 f"{path}: cannot be read as LevelDB: {self._reason(error, path)}"
             ) from None
+        if not count:  # the library does not tell the two apart
+            raise DataError(f"{path}: is empty or damaged; make the database again")
         super().__init__(path, count)
 
     def _walk(self, after: bytes | None) -> Iterator[bytes]:
         return iter(
-            self._db.iterator(start=after, include_start=False, include_value=False)
+            self._iterate(start=after, include_start=False)
             if after is not None
-            else self._db.iterator(include_value=False)
+            else self._iterate()
         )
+
+    def _iterate(self, **where: Any) -> Any:
+        return self._db.iterator(include_value=False, verify_checksums=True, **where)
 
     def _get(self, key: bytes) -> Any:
         try:

@@ -38,6 +38,7 @@ class Layer(Description):
     equal_counts: ClassVar[bool] = False  # as many tops as bottoms
     auto_tops: ClassVar[bool] = False  # missing tops are added without a name (losses)
     default_loss_weight: ClassVar[float] = 0.0
+    sums_nothing: ClassVar[bool] = False  # do tops have a meaning where the bottom is empty?
 
     def __init__(self, param: Any, phase: int, backend: Backend, context: Context) -> None:
         self.param = param
@@ -219,7 +220,8 @@ class Layer(Description):
         """Reshape, and remember for which layouts, so that `stale` can tell."""
         self.reshape(bottom, top)
         self.empty = bool(top) and not any(blob.count for blob in top)
-        if bottom and not bottom[0].count and not self.empty and top and self.bottoms[1]:
+        nothing = bool(bottom) and not bottom[0].count and bool(top) and bool(self.bottoms[1])
+        if nothing and not self.empty and not self.sums_nothing:
             self.fail(f'its bottom "{bottom[0].name}" {list(bottom[0].shape)} holds nothing')
         self._planned = [t.layout for t in self._watched(bottom)]
 

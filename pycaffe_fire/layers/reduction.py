@@ -17,6 +17,7 @@ class Reduction(Layer):
     """top = coeff * SUM, MEAN, ASUM (of |x|) or SUMSQ (of x^2) over the axes from `axis` on."""
 
     storage = Storage.FLOAT32
+    sums_nothing = True
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         forbid_in_place(self, bottom, top)

@@ -13,6 +13,7 @@ from pycaffe_fire.backend.cuda import graph as graph_module
 from pycaffe_fire.backend.cuda import launch
 from pycaffe_fire.errors import SolverError
 from pycaffe_fire.solver import replay
+from pycaffe_fire.solver.events import Trained
 from tests.cuda.cuda_nets import SOLVER, inception, lenet, solver_of
 from tests.cuda.test_storage import stored_as
 
@@ -119,7 +120,7 @@ def test_whoever_looks_or_writes_in_between_is_heard(cuda: Any, tmp_path: Path) 
         solver.step(6)
         seen += [np.array(held), np.array(solver.net.blobs["join"].data)]
         shown = [o.value for e in events for o in getattr(e, "outputs", [])]
-        found.append((seen, shown, [float(e.loss) for e in events]))
+        found.append((seen, shown, [float(e.loss) for e in events if isinstance(e, Trained)]))
         solver.close()
     assert len(found[0][1]) == 4
     assert found[0][1:] == found[1][1:]

@@ -88,6 +88,8 @@ def test_label_gradients_are_refused() -> None:
     net = make(
         inputs() + ip("a", "data") + ip("l", "data", 1) + layer("SoftmaxWithLoss", "x", "a l")
     )
+    for blob in net.params["l"]:
+        blob.data[...] = 0  # a label of 0
     net.forward()
     with pytest.raises(NetError, match='"x".*labels'):
         net.backward()

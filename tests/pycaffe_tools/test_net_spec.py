@@ -154,7 +154,7 @@ def test_wrong_fields(kind: str, params: dict[str, Any], error: Any, message: st
 
 
 def test_wrong_inputs() -> None:
-    with pytest.raises(TypeError, match="Concat input 0 is not a Top .type is tuple"):
+    with pytest.raises(TypeError, match="Concat input 0 is not a Top .type is <class 'tuple'>"):
         L.Concat(L.Slice(L.Input(), ntop=2))
     n = NetSpec()
     n.both = L.Slice(L.Input(), ntop=2)
