@@ -111,7 +111,7 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 
 def _work(options: argparse.Namespace) -> None:
-    from ..convert.check import table
+    from ..convert.checker import table
 
     settings = _settings(options)
     if options.check:

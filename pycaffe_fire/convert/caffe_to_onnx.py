@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import ConvertError
 from . import onnx_file
-from .check import Checker, Result, by_name
+from .checker import Checker, Result, by_name
 from .fold import fold_batch_norm
 from .inference import Shapes, build_small, for_inference
 from .model import Model, PathLike

@@ -9,9 +9,9 @@ from ..errors import ConvertError
 # Types that Caffe 1.0 (its last master) does not have.
 BEYOND_BVLC = frozenset(
     {
-        "Axpy", "BN", "DepthwiseConvolution", "DetectionOutput", "Interp", "MultiBoxLoss",
-        "Normalize", "PSROIPooling", "Permute", "PriorBox", "ROIPooling", "ReLU6", "Reorg",
-        "ShuffleChannel", "SmoothL1Loss", "Unpooling", "Upsample",
+        "Axpy", "BN", "ConvolutionDepthwise", "DepthwiseConvolution", "DetectionOutput", "Interp",
+        "MultiBoxLoss", "Normalize", "PSROIPooling", "Permute", "PriorBox", "ROIPooling", "ReLU6",
+        "Reorg", "ShuffleChannel", "SmoothL1Loss", "Unpooling", "Upsample",
     }
 )  # fmt: skip
 

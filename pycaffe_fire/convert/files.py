@@ -17,7 +17,7 @@ from .prune import pruned, renamed
 
 if TYPE_CHECKING:
     from .caffe_to_onnx import Conversion
-    from .check import Result
+    from .checker import Result
 
 PROTOTXT, ONNX = "prototxt", "ONNX"
 CAFFE, NAMED = "Caffe weights", "weights"

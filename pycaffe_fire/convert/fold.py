@@ -17,6 +17,7 @@ Floats = NDArray[np.float32]
 _LEADERS = {
     "Convolution": "convolution_param",
     "DepthwiseConvolution": "convolution_param",
+    "ConvolutionDepthwise": "convolution_param",
     "Deconvolution": "convolution_param",
     "InnerProduct": "inner_product_param",
 }

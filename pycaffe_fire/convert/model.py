@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import schema
-from ..backend import cpu_backend
+from ..backend import available_cores
+from ..backend.numpy import NumPyBackend
 from ..errors import ConvertError, FireError
 from ..layers import Context
 from ..net.net import Net
@@ -72,12 +73,16 @@ def write_model(model: Model, prototxt: PathLike, weights: PathLike, float16: bo
 def build(model: Model, separate: bool = False, need_weights: bool = True) -> Net:
     """The model as a net that runs; with `separate` no layer does another's work.
 
+    Its ops are NumPy's, which have no second copy of weights in a layout of their own.
+
     Weights that do not fit are an error, and so are layers without any.
     """
     param = schema.NetParameter()
     param.CopyFrom(model.param)
     param.debug_info = separate
-    net = Net(param, cpu_backend(), Context(), source=model.source)
+    if need_weights:
+        _without_fillers(param)
+    net = Net(param, NumPyBackend(available_cores()), Context(), source=model.source)
     net.debug_info = False
     if need_weights:
         _refuse_missing(net, model)
@@ -85,6 +90,18 @@ def build(model: Model, separate: bool = False, need_weights: bool = True) -> Ne
     if model.weights:
         copy_layer_weights(net, [(source, model.layer_weights())])
     return net
+
+
+def _without_fillers(message: Any) -> None:
+    """Weights begin as zeros: random ones would be overwritten at once."""
+    for kind, value in message.ListFields():
+        if kind.message_type is None:
+            continue
+        if kind.message_type.name == "FillerParameter":
+            message.ClearField(kind.name)
+        else:
+            for each in value if hasattr(value, "add") else (value,):
+                _without_fillers(each)
 
 
 def _refuse_missing(net: Net, model: Model) -> None:

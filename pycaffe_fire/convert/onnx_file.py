@@ -79,9 +79,8 @@ def writing(
             place = files.enter_context(replacing(data_path(path), ConvertError))
             data = files.enter_context(open(place, "wb"))
         temporary = files.enter_context(replacing(path, ConvertError))
-        parts = _model_parts(model, arrays, data)
         with open(temporary, "wb") as file:
-            parts.write(file)
+            _model_parts(model, arrays, data).write(file)
         yield temporary
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import ConvertError
 from .caffe_to_onnx import Conversion
-from .check import Checker, by_name
+from .checker import Checker, by_name
 from .dialects import Dialect, dialect
 from .fold import fold_batch_norm
 from .from_onnx import OPS

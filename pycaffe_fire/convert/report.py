@@ -8,7 +8,7 @@ from ..errors import ConvertError
 from ..report.page import asset
 from ..schema.files import replacing
 from .caffe_to_onnx import Conversion
-from .check import TOLERANCE, Result
+from .checker import TOLERANCE, Result
 from .model import PathLike
 
 

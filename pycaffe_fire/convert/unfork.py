@@ -14,6 +14,7 @@ from .prune import with_layers
 _WITH_RELU = {
     "Convolution": "convolution_param",
     "DepthwiseConvolution": "convolution_param",
+    "ConvolutionDepthwise": "convolution_param",
     "Deconvolution": "convolution_param",
     "InnerProduct": "inner_product_param",
     "BatchNorm": "batch_norm_param",
@@ -162,7 +163,13 @@ def _axpy(layer: Any, weights: dict[str, list[Any]]) -> list[Any]:
     return [factors, scale, total]
 
 
-_PLAIN = {"DepthwiseConvolution": _depthwise, "ReLU6": _relu6, "BN": _bn, "Axpy": _axpy}
+_PLAIN = {
+    "ConvolutionDepthwise": _depthwise,
+    "DepthwiseConvolution": _depthwise,
+    "ReLU6": _relu6,
+    "BN": _bn,
+    "Axpy": _axpy,
+}
 
 
 def _drop_fields(message: Any, where: str, notes: list[str], deep: bool = True) -> None:

@@ -25,6 +25,9 @@ def fill(blob: Blob, param: Any, key: int) -> None:
     filler = FILLERS[param.type]
     if param.sparse != -1 and param.type != "gaussian":
         raise ValueError(f'sparse is not supported by the "{param.type}" filler')
+    if param.type == "constant" and param.value == 0:
+        blob.value.clear()  # zeros that take no memory until they are used
+        return
     use_threads(blob.backend.threads)
     blob.data[...] = blob.backend.xp.asarray(filler(blob.shape, param, key).reshape(blob.shape))
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from pycaffe_fire import schema
 from pycaffe_fire.backend import cpu_backend
-from pycaffe_fire.convert.check import Checker, Floats
+from pycaffe_fire.convert.checker import Checker, Floats
 from pycaffe_fire.convert.model import Model
 from pycaffe_fire.convert.to_onnx.export import Exported, Options, export
 from pycaffe_fire.layers import Context

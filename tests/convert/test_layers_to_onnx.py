@@ -14,6 +14,7 @@ from pycaffe_fire import layer_type_list
 from pycaffe_fire.convert.inference import ACTIVATIONS, DROPPED, feeds, for_inference
 from pycaffe_fire.convert.model import Model, build
 from pycaffe_fire.convert.to_onnx import CONVERTERS
+from pycaffe_fire.errors import LayerError
 from tests.convert.nets import CaseChecker, exported, layer_net, parsed, run
 from tests.layers import (
     rows_detection,
@@ -28,7 +29,7 @@ ROWS = [
     case
     for module in (rows_shapes, rows_neurons, rows_paper, rows_recurrent, rows_detection)
     for case in module.ROWS
-    if case.type in CONVERTERS
+    if case.type in CONVERTERS and "sample_weights_test" not in case.params
 ]
 MORE = [  # corners that the layer table has no row for
     Case("ssd detections", "DetectionOutput",
@@ -72,6 +73,12 @@ def test_a_layer_gives_the_same_in_onnxruntime(case: Case) -> None:
     rows = [row for row in result.rows if row.type == case.type]
     assert rows[0].compared
     result.refuse(case.name)
+
+
+def test_a_draw_in_use_is_refused() -> None:
+    case = Case("drawn", "Dropout", "dropout_param { sample_weights_test: true }")
+    with pytest.raises(LayerError, match="sample_weights_test"):
+        exported(layer_net(case))
 
 
 @pytest.mark.parametrize("opset", [13, 18, 21])

@@ -19,7 +19,7 @@ from pycaffe_fire import schema
 from pycaffe_fire.cli.fire_convert import main
 from pycaffe_fire.convert import Settings, check, convert, onnx_file, read_model
 from pycaffe_fire.convert.caffe_to_onnx import convert_to_onnx
-from pycaffe_fire.convert.check import difference
+from pycaffe_fire.convert.checker import difference
 from pycaffe_fire.convert.model import Model, build
 from pycaffe_fire.convert.to_onnx.export import Options
 from pycaffe_fire.convert.to_onnx.registry import CONVERTERS

@@ -19,6 +19,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 KIB = 1024
+SMALL = """
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 1 dim: 8 dim: 8 } } }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+        convolution_param { num_output: 1 kernel_size: 3 weight_filler { type: "msra" } } }
+layer { name: "norm" type: "BatchNorm" bottom: "conv" top: "conv" }
+layer { name: "scale" type: "Scale" bottom: "conv" top: "conv" scale_param { bias_term: true } }
+layer { name: "relu" type: "ReLU" bottom: "conv" top: "conv" }
+layer { name: "pool" type: "Pooling" bottom: "conv" top: "pool" pooling_param { kernel_size: 2 } }
+layer { name: "fc" type: "InnerProduct" bottom: "pool" top: "fc" inner_product_param { num_output: 2 } }
+layer { name: "prob" type: "Softmax" bottom: "fc" top: "prob" }
+"""  # noqa: E501
 
 
 def _peak() -> int:
@@ -42,14 +53,21 @@ def _make(prototxt: str, weights: str) -> None:
     net.save(weights)
 
 
+def _made(folder: Path) -> tuple[Path, Path]:
+    """A tiny net's files."""
+    prototxt, weights = folder / "small.prototxt", folder / "small.caffemodel"
+    prototxt.write_text(SMALL)
+    _make(str(prototxt), str(weights))
+    return prototxt, weights
+
+
 def _measure(prototxt: str, weights: str) -> None:
     import onnx  # noqa: F401
     import onnxruntime  # noqa: F401
 
-    from pycaffe_fire.backend import cpu_backend
-    from pycaffe_fire.convert import caffe_to_onnx, convert
+    from pycaffe_fire.convert import convert
 
-    assert caffe_to_onnx and cpu_backend()
+    convert(*_made(Path(weights).parent), weights + ".small.onnx")  # loads all that is needed
     size = os.path.getsize(weights)
     before, start, work = _peak(), time.perf_counter(), time.process_time()
     made = convert(prototxt, weights, weights + ".onnx")

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ...errors import ConvertError
 from .. import onnx_file
-from ..check import open_model
 from ..libraries import need
+from ..runtime import open_model
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]

@@ -50,7 +50,7 @@ def _convolved(graph: Graph, part: Part, kind: str) -> list[str]:
     return found
 
 
-@converts("Convolution", "DepthwiseConvolution")
+@converts("Convolution", "DepthwiseConvolution", "ConvolutionDepthwise")
 def convolution(graph: Graph, part: Part) -> list[str]:
     return _convolved(graph, part, "Conv")
 

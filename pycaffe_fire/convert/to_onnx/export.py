@@ -9,6 +9,7 @@ import numpy as np
 
 from ...backend.blob import Blob
 from ...errors import ConvertError
+from ...layers import Layer
 from ...net.net import Net
 from ...version import VERSION
 from ..dims import NeedsFixedError, Shape, Sizes
@@ -22,7 +23,6 @@ OPSETS = range(13, 22)
 DEFAULT_OPSET = 17
 HALF_FROM = 256  # arrays of fewer numbers stay float32
 _FLOAT = 1  # TensorProto.FLOAT
-_PASSING = ("Dropout", "Split")  # their tops are their bottom
 _UNTOLD = ("Filter",)  # how many samples their tops have shows when the net runs
 
 
@@ -72,6 +72,13 @@ def export(net: Net, options: Options, preprocessing: Preprocessing | None = Non
         return made
 
 
+def _passes(layer: Layer) -> bool:
+    """Are its tops its bottom?"""
+    dropout = layer.param.dropout_param
+    whole = dropout.scale_train or not dropout.dropout_ratio
+    return layer.type == "Split" or (layer.type == "Dropout" and whole)
+
+
 class _Export:
     def __init__(
         self, net: Net, options: Options, preprocessing: Preprocessing, sizes: Sizes
@@ -89,7 +96,7 @@ class _Export:
             blob.name: i
             for i, tops in enumerate(net.tops)
             for blob in tops
-            if net.layers[i].type not in _PASSING
+            if not _passes(net.layers[i])
         }
         for name in net.blobs:
             self.graph.unique(name)

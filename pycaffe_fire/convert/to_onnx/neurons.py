@@ -33,7 +33,16 @@ def relu6(graph: Graph, part: Part) -> str:
     return graph.op("Clip", part.x.name, graph.constant(0), graph.constant(6))
 
 
-@converts("Dropout", "Split")
+@converts("Dropout")
+def dropout(graph: Graph, part: Part) -> str:
+    """In use all numbers are kept; those that training did not enlarge are made smaller."""
+    param = part.param.dropout_param
+    if param.sample_weights_test and param.dropout_ratio > 0:
+        part.fail("sample_weights_test draws numbers in use, which no graph can")
+    return graph.scaled(part.x.name, 1 if param.scale_train else 1 - param.dropout_ratio)
+
+
+@converts("Split")
 def unchanged(graph: Graph, part: Part) -> list[str]:
     return [part.x.name] * len(part.tops)
 

@@ -46,12 +46,25 @@ def _channel_axes(shape: Shape) -> list[int]:
 @converts("BatchNorm")
 def batch_norm(graph: Graph, part: Part) -> str:
     param, shape = part.param.batch_norm_param, part.x.shape
+    arrays = [part.array(i) for i in range(len(part.layer.blobs))]
+    mean, variance = averages(arrays[:3])
+    scale = arrays[3] if len(arrays) > 3 else np.ones_like(mean)
+    shift = arrays[4] if len(arrays) > 4 else np.zeros_like(mean)
     if param.HasField("use_global_stats") and not param.use_global_stats:
-        return _by_batch(graph, part.x.name, _channel_axes(shape), param.eps)
-    mean, variance = averages([part.array(i) for i in range(3)])
-    return _normalised(
-        graph, part, np.ones_like(mean), np.zeros_like(mean), mean, variance, param.eps
-    )
+        if param.stats_batch_size:
+            part.fail("statistics of parts of a batch (stats_batch_size) cannot be converted")
+        y = _by_batch(graph, part.x.name, _channel_axes(shape), param.eps)
+        return _scaled_channels(graph, part, y) if len(arrays) > 3 else y
+    return _normalised(graph, part, scale, shift, mean, variance, param.eps)
+
+
+def _scaled_channels(graph: Graph, part: Part, y: str) -> str:
+    """y times the layer's own scale, plus its bias if it has one."""
+    ones = [1] * (len(part.x.shape) - 2)
+    y = graph.op("Mul", y, part.weight(graph, 3, part.array(3).size, *ones))
+    if len(part.layer.blobs) > 4:
+        y = graph.op("Add", y, part.weight(graph, 4, part.array(4).size, *ones))
+    return y
 
 
 @converts("BN")

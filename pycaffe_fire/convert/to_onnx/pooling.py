@@ -59,6 +59,12 @@ def average(graph: Graph, x: str, pool: Pool) -> str:
     return pool.node(graph, "AveragePool", x, [0, 0, *overhang], 1)[0]
 
 
+def inner_average(graph: Graph, x: str, pool: Pool) -> str:
+    """Means over what of the windows lies within the bottom."""
+    pads = [*pool.pad, *pool.overhang(pool.pad)]
+    return pool.node(graph, "AveragePool", x, pads, 1)[0]
+
+
 def stochastic(graph: Graph, x: str, pool: Pool) -> str:
     """The expected value of a draw: sum of x^2 / sum of x, 0 where nothing is positive."""
     total = average(graph, x, pool)
@@ -90,7 +96,10 @@ def pooling(graph: Graph, part: Part) -> list[str]:
     if not param.global_pooling:
         kernel, stride, pad = (_pair(param, name) for name in ("kernel_size", "stride", "pad"))
     outputs = (number(part.tops[0][2]), number(part.tops[0][3]))
-    return _pooled(graph, part, method, Pool(kernel, stride, pad, sizes, outputs), mask)
+    pool = Pool(kernel, stride, pad, sizes, outputs)
+    if method == "AVE" and not param.avg_include_pad and not pool.beyond:
+        return [inner_average(graph, x.name, pool)]
+    return _pooled(graph, part, method, pool, mask)
 
 
 def _pair(param: object, field: str) -> tuple[int, int]:

@@ -9,24 +9,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..backend import available_cores
+from ..backend.blob import Blob
 from ..errors import ConvertError, FireError
 from ..net.net import Net
-from . import onnx_file
 from .dims import BATCH, set_inputs
 from .inputs import make_inputs
 from .libraries import need
 from .preprocessing import Preprocessing
+from .runtime import Pieces, open_file, open_model, return_memory
 
 Floats = NDArray[np.float32]
 Array = NDArray[Any]
 
 TOLERANCE = 1e-4  # of the largest value in a blob
 FEW = 1e-3  # share of picked places that rounding may change
-CHUNK = 1 << 27  # bytes of tensors that are looked at together
+SLICE = 1 << 18  # numbers that are compared at once
 _ON, _OFF = "optimised", "plain"
+_SHAPED_BY_VALUES = ("DetectionOutput", "Filter")  # only a run tells the shapes of their tops
 _PICKS = ("ArgMax", "Threshold")  # layers whose tops jump where scores are almost equal
-_QUIET = 3  # onnxruntime's log level for errors alone
 
 
 @dataclass
@@ -75,64 +75,36 @@ def difference(ours: Array, theirs: Array, picks: bool = False) -> float:
         return np.inf
     if not ours.size:
         return 0.0
+    flat, others = ours.reshape(-1), theirs.reshape(-1)
+    slices = [slice(start, start + SLICE) for start in range(0, flat.size, SLICE)]
+    largest = max(1e-6, *(_largest(flat[part]) for part in slices))
+    worst, strange = 0.0, 0
+    for part in slices:
+        apart = _apart(flat[part], others[part])
+        worst = max(worst, float(apart.max()))
+        strange += int((apart > TOLERANCE * largest).sum())
+    return 0.0 if picks and strange <= FEW * flat.size else worst / largest
+
+
+def _largest(values: Array) -> float:
+    return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+
+
+def _apart(ours: Array, theirs: Array) -> Array:
+    """Absolute differences; none between two that are not numbers, else they are infinite."""
     same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
-    if same.all():
-        return 0.0
     with np.errstate(invalid="ignore", over="ignore"):
-        apart = np.where(same, 0, np.abs(ours.astype(np.float64) - theirs))
-    finite = np.abs(ours[np.isfinite(ours)])
-    largest = max(float(finite.max(initial=0.0)), 1e-6)
-    if picks and (apart > TOLERANCE * largest).mean() <= FEW:
-        return 0.0
-    return float(np.nan_to_num(apart.max() / largest, nan=np.inf))
+        found: Array = np.where(same, 0, np.abs(ours.astype(np.float64) - theirs))
+    return np.nan_to_num(found, nan=np.inf, posinf=np.inf)
 
 
-def open_model(
-    model: Any, arrays: Mapping[str, Array], every: Iterable[str] = (), optimised: bool = True
-) -> Any:
-    """A model in onnxruntime, with more of its tensors as outputs; it reads no file. Large arrays
-    are lent to it, so that there is no second copy of them."""
-    onnx, runtime = need("onnx"), need("onnxruntime")
-    options = _session_options(optimised)
-    whole, lent = onnx.ModelProto(), {}
-    whole.CopyFrom(model)
-    for name, array in arrays.items():
-        if array.nbytes > onnx_file.SMALL:
-            tensor = onnx_file.outside(onnx, name, array, "lent", (0, array.nbytes))
-            lent[name] = runtime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
-        else:
-            tensor = onnx.numpy_helper.from_array(array, name)
-        whole.graph.initializer.append(tensor)
-    if lent:
-        options.add_external_initializers(list(lent), list(lent.values()))
-    known = {info.name for info in (*model.graph.output, *model.graph.input)}
-    for name in every:
-        if name not in known and name not in arrays:
-            whole.graph.output.append(onnx.helper.make_empty_tensor_value_info(name))
-    return _open(whole.SerializeToString(), options)
+@dataclass
+class Batch:
+    """What the model is fed, and what the net makes of it."""
 
-
-def _session_options(optimised: bool) -> Any:
-    runtime = need("onnxruntime")
-    options, levels = runtime.SessionOptions(), runtime.GraphOptimizationLevel
-    options.log_severity_level = _QUIET
-    options.graph_optimization_level = (
-        levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
-    )
-    options.enable_mem_pattern = False  # shapes change
-    options.enable_cpu_mem_arena = False  # which would keep what the largest run took
-    options.intra_op_num_threads = available_cores()
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return options
-
-
-def _open(source: Any, options: Any) -> Any:
-    runtime = need("onnxruntime")
-    try:
-        return runtime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-    except Exception as problem:
-        reason = " ".join(str(problem).split())
-        raise ConvertError(f"onnxruntime refuses the model: {reason}") from None
+    feeds: dict[str, Floats]
+    size: int
+    outputs: dict[str, Floats]
 
 
 class Checker:
@@ -145,7 +117,7 @@ class Checker:
         self,
         net: Net,
         model: Any,
-        arrays: Mapping[str, Array],
+        arrays: dict[str, Array],
         tops: Mapping[tuple[int, int], str],
         preprocessing: Preprocessing | None = None,
     ) -> None:
@@ -153,6 +125,8 @@ class Checker:
         self.preprocessing = preprocessing
         self.result = Result([Row(layer.name, layer.type) for layer in net.layers])
         self.outputs = [info.name for info in model.graph.output]
+        self._last_use = self._uses()
+        self._expected: list[Batch] | None = None
         self._base = {name: tuple(net.blobs[name].shape) for name in net.inputs}
         self._may_be_single = True
         try:
@@ -225,59 +199,107 @@ class Checker:
         return made
 
     def run_onnxruntime(self, path: str | None = None) -> Result:
-        """Every top, with optimisations off and on; then the file itself, as it will be used."""
+        """Every top, with optimisations off and on; then the model as a whole.
+
+        With `path` that is the file. The net's blobs and weights and the arrays are forgotten
+        before it is opened, so that memory never holds both.
+        """
         for mode in (_OFF, _ON):
+            self._expected = []
             for feeds in self.batches():
                 self._compare_all(mode, feeds)
-        session = self._session(_ON, (), path)
-        for feeds in self.batches():
-            self.net.run_forward()
-            found = session.run(self.outputs, feeds)
-            self._compare_outputs(dict(zip(self.outputs, found, strict=True)), "onnxruntime, file")
+                self._expected.append(self._batch(feeds))
+        if path is not None:
+            self._forget()
+        session = open_model(self.model, self.arrays) if path is None else open_file(path)
+        for batch in self.expected():
+            found = session.run(self.outputs, batch.feeds)
+            self._compare_outputs(batch, found, "onnxruntime, file")
         self.result.runtimes.append("onnxruntime")
         return self.result
 
-    def _session(self, mode: str, every: Iterable[str], path: str | None = None) -> Any:
-        """The file, or the model with more of its tensors as outputs, ready to run."""
-        if path is not None:
-            return _open(path, _session_options(mode == _ON))
-        return open_model(self.model, self.arrays, every, mode == _ON)
+    def expected(self) -> list[Batch]:
+        """What the net makes of each batch; computed once."""
+        if self._expected is None:
+            self._expected = []
+            for feeds in self.batches():
+                self.net.run_forward()
+                self._expected.append(self._batch(feeds))
+        return self._expected
+
+    def _batch(self, feeds: dict[str, Floats]) -> Batch:
+        names = [name for name in self.outputs if name in self.net.blobs]
+        outputs = {name: self._host(self.net.blobs[name]).copy() for name in names}
+        return Batch(feeds, self.result.batches[-1], outputs)
 
     def _compare_all(self, mode: str, feeds: dict[str, Floats]) -> None:
-        """Run both, some layers at a time: onnxruntime keeps all outputs until a run ends."""
-        fixed = {*self.arrays, *(info.name for info in self.model.graph.input)}
-        for first, last in self._chunks():
-            chunk = {name for (i, _), name in self.tops.items() if first <= i <= last} - fixed
-            names = sorted(chunk)
-            found: dict[str, Array] = {}
-            if names:
-                session = self._session(mode, names)
-                found = dict(zip(names, session.run(names, feeds), strict=True))
-                del session
-            for index in range(first, last + 1):
+        """Run both, a piece of the model and its layers at a time; what is used up is let go."""
+        made = {name for node in self.model.graph.node for name in node.output}
+        places = {place: name for place, name in self.tops.items() if name in made}
+        sizes = {name: 4 * self.net.tops[index][top].count for (index, top), name in places.items()}
+        ends = {name: index for (index, _), name in sorted(places.items())}
+        pieces = Pieces(self.model, self.arrays, sizes)
+        found: dict[str, Array] = {}
+        index = 0
+        for piece in pieces.run(feeds, ends, mode == _ON):
+            found.update(piece)
+            del piece
+            while index < len(self.net.layers) and all(
+                name in found for (i, _), name in places.items() if i == index
+            ):
                 self.net.run_forward(index, index)
                 self._compare_layer(index, found, f"onnxruntime, {mode}")
-
-    def _chunks(self) -> Iterator[tuple[int, int]]:
-        """Runs of layers whose tops fit into memory together."""
-        first, size = 0, 0
-        for index, tops in enumerate(self.net.tops):
-            size += sum(4 * blob.count for blob in tops)
-            if size > CHUNK or index == len(self.net.tops) - 1:
-                yield first, index
-                first, size = index + 1, 0
+                self._let_go(index)
+                found = {name: value for name, value in found.items() if ends[name] > index}
+                index += 1
+        if index < len(self.net.layers):
+            self.net.run_forward(index)
 
     def _compare_layer(self, index: int, found: Mapping[str, Array], where: str) -> None:
         for number, blob in enumerate(self.net.tops[index]):
             theirs = found.get(self.tops.get((index, number), ""))
             if theirs is not None:
-                self._note(index, number, self._host(blob), theirs, where)
+                self._note((index, number), self._host(blob), theirs, where)
 
-    def _compare_outputs(self, found: Mapping[str, Array], where: str) -> None:
-        for name, theirs in found.items():
-            if name in self.net.blobs:
-                index, number = self._maker(name)
-                self._note(index, number, self._host(self.net.blobs[name]), theirs, where)
+    def _let_go(self, index: int) -> None:
+        """Free the blobs that no layer after this one uses, and what the layer keeps for a
+        backward pass: a new plan has nothing of it."""
+        if self.net.layers[index].type not in _SHAPED_BY_VALUES:
+            self.net.layers[index].plan(self.net.bottoms[index], self.net.tops[index])
+        for blob in (*self.net.bottoms[index], *self.net.tops[index]):
+            if self._last_use.get(id(blob.value)) == index:
+                _free(blob)
+
+    def _uses(self) -> dict[int, int]:
+        """The last layer that reads or writes each blob's value, but for inputs, outputs and
+        weights, which stay."""
+        last = {
+            id(blob.value): index
+            for index in range(len(self.net.layers))
+            for blob in (*self.net.bottoms[index], *self.net.tops[index])
+        }
+        names = (*self.net.inputs, *self.net.outputs, *self.outputs)
+        kept = [self.net.blobs[name] for name in names if name in self.net.blobs]
+        kept += [blob for layer in self.net.layers for blob in layer.blobs]
+        for blob in kept:
+            last.pop(id(blob.value), None)
+        return last
+
+    def _forget(self) -> None:
+        self.arrays.clear()
+        self.net.parameters.weights = self.net.backend.empty(0)
+        for blob in self.net.blobs.values():
+            _free(blob)
+        for layer in self.net.layers:
+            for blob in layer.blobs:
+                _free(blob)
+        return_memory()
+
+    def _compare_outputs(self, batch: Batch, found: Iterable[Array], where: str) -> None:
+        for name, theirs in zip(self.outputs, found, strict=True):
+            if name in batch.outputs:
+                ours = batch.outputs[name]
+                self._note(self._maker(name), ours, theirs, where, batch.size)
 
     def _maker(self, blob: str) -> tuple[int, int]:
         """The last layer that writes a blob, and which of its tops that is."""
@@ -292,16 +314,18 @@ class Checker:
     def _host(self, blob: Any) -> Array:
         return np.asarray(self.net.backend.host_view(blob).data)
 
-    def _note(self, index: int, number: int, ours: Array, theirs: Array, where: str) -> None:
-        row = self.result.rows[index]
-        picks = row.type in _PICKS or (row.type == "Pooling" and number == 1)
+    def _note(
+        self, place: tuple[int, int], ours: Array, theirs: Array, where: str, batch: int = 0
+    ) -> None:
+        row = self.result.rows[place[0]]
+        picks = row.type in _PICKS or (row.type == "Pooling" and place[1] == 1)
         if row.type == "DetectionOutput":  # OpenCV orders them by confidence
             ours, theirs = _in_order(ours), _in_order(theirs)
         found = difference(ours, np.asarray(theirs), picks)
         row.compared = True
         if found > row.difference or not row.where:
             row.difference = found
-            row.where = f"{where}, batch {self.result.batches[-1]}"
+            row.where = f"{where}, batch {batch or self.result.batches[-1]}"
 
     # OpenCV.
 
@@ -311,24 +335,29 @@ class Checker:
         if not hasattr(cv2, "dnn"):
             raise ConvertError("this OpenCV has no dnn module: pip install opencv-python-headless")
         where = f"OpenCV {cv2.__version__}"
-        for feeds in self.batches():
-            self.net.run_forward()
+        for batch in self.expected():
             try:
                 net = cv2.dnn.readNetFromONNX(path)
-                for name, values in feeds.items():
+                for name, values in batch.feeds.items():
                     net.setInput(values, name)
                 found = net.forward(self.outputs)
             except cv2.error as problem:
                 reason = " ".join(str(problem).split())
                 raise ConvertError(f"{where} refuses the model: {reason}") from None
-            shaped = {}
+            shaped = []
             for name, theirs in zip(self.outputs, found, strict=True):
-                ours = self.net.blobs[name]
-                same = ours.count == theirs.size  # OpenCV pads shapes with ones
-                shaped[name] = theirs.reshape(ours.shape) if same else theirs
-            self._compare_outputs(shaped, where)
+                ours = batch.outputs.get(name, theirs)
+                same = ours.size == theirs.size  # OpenCV pads shapes with ones
+                shaped.append(theirs.reshape(ours.shape) if same else theirs)
+            self._compare_outputs(batch, shaped, where)
         self.result.runtimes.append(where)
         return self.result
+
+
+def _free(blob: Blob) -> None:
+    """Take a blob's memory; it gets some again when it is used."""
+    blob.value.clear()
+    blob.value.bind(None)
 
 
 def _in_order(detections: Array) -> Array:
