@@ -261,6 +261,18 @@ def test_an_ssd_detector_for_opencv(tmp_path: Path) -> None:
     assert row.compared and row.fine
 
 
+def test_an_ssd_detector_for_opencv_5(tmp_path: Path) -> None:
+    cv2 = pytest.importorskip("cv2", reason="needs OpenCV")
+    if int(cv2.__version__.split(".")[0]) < 5:
+        pytest.skip("OpenCV 4 has no GatherND; it runs the other form")
+    made = convert_to_onnx(
+        model_of(SSD), tmp_path / "ssd.onnx", check_with=("onnxruntime", "opencv")
+    )
+    assert made.check is not None
+    row = next(row for row in made.check.rows if row.layer == "found")
+    assert row.compared and row.fine
+
+
 def test_opencv_gives_the_same(tmp_path: Path) -> None:
     pytest.importorskip("cv2", reason="needs OpenCV")
     made = convert_to_onnx(

@@ -156,7 +156,7 @@ class _Detections:
             "Concat", *columns, graph.op("Gather", all_boxes, index, axis=0), axis=1
         )  # fmt: skip
         if self.param.keep_top_k >= 0:
-            found = graph.op("Compress", found, self._among_best(index, score), axis=0)
+            found = graph.rows_where(found, self._among_best(index, score))
         found = graph.op("Concat", found, self._nothing(found), axis=0)
         return graph.op("Unsqueeze", found, graph.integers([0, 1]))
 
@@ -208,4 +208,4 @@ class _Detections:
         )  # fmt: skip
         rows = graph.op("Concat", self._column(images), rest, axis=1)
         wanted = graph.op("Expand", empty, batch)
-        return graph.op("Compress", rows, wanted, axis=0)
+        return graph.rows_where(rows, wanted)

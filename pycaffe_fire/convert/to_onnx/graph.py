@@ -155,6 +155,11 @@ class Graph:
             "Slice", x, *(self.integers([n]) for n in (start, end, axis, step))
         )  # fmt: skip
 
+    def rows_where(self, x: str, wanted: str) -> str:
+        """The rows of x where a vector is true; OpenCV 5 has no Compress."""
+        places = self.op("Reshape", self.op("NonZero", wanted), self.integers([-1]))
+        return self.op("Gather", x, places, axis=0)
+
     def zeros(self, x: str, shape: Sequence[Dim]) -> str:
         """Zeros of a shape that may vary as x does."""
         if not any(dim.varies for dim in shape):
