@@ -12,6 +12,8 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
+from pathlib import Path
 
 PMI_VARIABLE = "PMI_FD"  # the connection to a launcher of MPICH's kind
 _END = "end"
@@ -19,8 +21,23 @@ _SCRIPT = """
 trap '' HUP INT
 last=starting
 while read -r line; do last=$line; done
-[ "$last" = end ] || printf '%s; last seen: %s\\n' "$1" "$last" >&2
+[ "$last" = end ] || [ -e "$2" ] || printf '%s; last seen: %s\\n' "$1" "$last" >&2
 """
+
+
+def _failed() -> Path:
+    """There once a rank of this job and host has told of its failure: others end because of it.
+
+    The launcher's process on this host is the parent of all its ranks.
+    """
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    return Path(tempfile.gettempdir()) / f"pycaffe_fire-{user}-{os.getppid()}-failed"
+
+
+def note_failure() -> None:
+    """What ends from now on is no loss to speak of."""
+    with contextlib.suppress(OSError):
+        os.close(os.open(_failed(), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 class Guardian:
@@ -32,10 +49,12 @@ class Guardian:
         shell = shutil.which("sh")
         if not shell or not connection.isdecimal():
             return
+        with contextlib.suppress(OSError):
+            _failed().unlink()  # of an older job whose launcher had this number
         died = f"{what}: rank {rank} on {socket.gethostname()} died"
         with contextlib.suppress(OSError):
             self._process = subprocess.Popen(
-                [shell, "-c", _SCRIPT, shell, died],
+                [shell, "-c", _SCRIPT, shell, died, str(_failed())],
                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[int(connection)],
             )  # fmt: skip
 

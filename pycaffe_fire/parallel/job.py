@@ -20,6 +20,7 @@ from ..registry import did_you_mean
 from .communicator import Communicator, SerialCommunicator
 from .communicators import COMMUNICATORS
 from .communicators.wire import WIRES
+from .guardian import note_failure
 from .monitor import tell_of_loss
 from .tree import Node, places
 from .waiting import PeerTimeout
@@ -213,6 +214,7 @@ def failing_together(communicator: Communicator, what: str) -> Iterator[None]:
                 file=sys.stderr,
                 flush=True,
             )
+        note_failure()
         communicator.abort()
 
 

@@ -17,6 +17,9 @@ from typing import Any
 
 import pytest
 
+if not os.environ.get("FIRE_SLURM"):
+    pytest.skip("takes minutes: set FIRE_SLURM=1 (tools/slurm)", allow_module_level=True)
+
 pytest.importorskip("mpi4py", reason="several ranks need mpi4py")
 
 from tests.parallel.test_jobs import write
