@@ -220,6 +220,24 @@ def test_max_pooling_of_equals(fast: Backend, make: Make) -> None:
 
 
 @LAYOUTS
+@pytest.mark.parametrize("case", POOLS.values(), ids=POOLS.keys())
+def test_max_pooling_keeps_nan(fast: Backend, case: Pool, make: Make) -> None:
+    """One NaN in a window is enough, infinities are numbers, and other windows are as ever."""
+    x = distinct(case.shape)
+    x.flat[0] = np.nan
+    x.flat[-1], x.flat[-2] = np.inf, -np.inf
+
+    def run(backend: Backend) -> Array:
+        bottom, top = make(backend, x), blob(backend, case.out)
+        backend.pooling(bottom, top, "MAX", case.window).forward()
+        return top.data.copy()
+
+    want = run(NumPyBackend())
+    assert np.isnan(want).any() and not np.isnan(want).all()
+    np.testing.assert_array_equal(run(fast), want)
+
+
+@LAYOUTS
 @pytest.mark.parametrize("across", [True, False])
 @pytest.mark.parametrize("size", [1, 3, 5, 9])
 @pytest.mark.parametrize("shape", [(2, 7, 5, 4), (1, 16, 3, 3), (2, 20, 2, 6)])

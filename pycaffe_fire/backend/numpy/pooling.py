@@ -19,8 +19,7 @@ NOWHERE = -1
 class Pooling(PoolingPlan):
     """MAX remembers which kernel cell won: the first of equals in row-major order.
 
-    A window without any number to win (all NaN) gives the lowest finite one, as in Caffe, and its
-    gradient goes nowhere.
+    NaN wins over every number, so that a diverged net shows it; Caffe passes over it.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class Pooling(PoolingPlan):
         self._winner[...] = NOWHERE
         for cell, (outputs, inputs) in enumerate(self._shifts):
             seen, best, winner = x[inputs], y[outputs], self._winner[outputs]
-            better = seen > best
+            better = (seen > best) | (self.xp.isnan(seen) & ~self.xp.isnan(best))
             best[...] = self.xp.where(better, seen, best)
             winner[...] = self.xp.where(better, cell, winner)
 

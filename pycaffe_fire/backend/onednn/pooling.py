@@ -10,7 +10,7 @@ import numpy as np
 from ..base import PoolingPlan, Window
 from ..blob import Blob
 from ..compiled import numba, use_threads
-from ..kernels.pooling import max_backward
+from ..kernels.pooling import all_finite, max_backward
 from ..numpy.pooling import Pooling as Shifted
 from ..tensor import NATIVE, Array, Layout, Tensor
 from ..windows import divisors
@@ -58,6 +58,17 @@ class Pooling(PoolingPlan):
 
     def forward(self) -> None:
         self._forward.run()
+        if self.method == "MAX":
+            self._keep_nan()
+
+    def _keep_nan(self) -> None:
+        """oneDNN passes over NaN. A diverged net must show it, so NaN wins over every number."""
+        values, threads = self.x.value.buffer, self.backend.threads
+        assert values is not None
+        values = values[: self.x.value.layout.elements]
+        use_threads(threads)
+        if not (np.isfinite(values).all() if numba is None else all_finite(values, threads)):
+            Shifted(self.backend, self.x, self.y, "MAX", self.window, lay_out=False).forward()
 
     def backward(self) -> None:
         if self._winners is not None:

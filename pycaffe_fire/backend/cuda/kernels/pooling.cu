@@ -1,5 +1,6 @@
 // Pooling with windows clipped at the border. The mask holds each winner's index in its image:
-// the first of equals in row-major order, or -1 where a window has no number to win.
+// the first of equals in row-major order, or -1 where a window has no cell inside. NaN wins over
+// every number, so that a diverged net shows it.
 
 extern "C" __global__ void max_pool(int n, const real* x, const int* geometry, real* y,
                                     int* mask) {
@@ -13,7 +14,7 @@ extern "C" __global__ void max_pool(int n, const real* x, const int* geometry, r
     EACH_CELL(g, d, h, w) {
       int from = seen(g, at, d, h, w);
       float value = from < 0 ? best : (float)image[from];
-      if (value > best) {
+      if (value > best || (value != value && best == best)) {
         best = value;
         winner = from;
       }
