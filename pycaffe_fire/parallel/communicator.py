@@ -19,6 +19,7 @@ class Communicator(ABC):
     size: int
     doing = "starting"  # for the message if this rank fails
     wanted = ""  # the name that was asked for, if one was
+    job = ""  # a random name that all its ranks know and no other job has
 
     def own_leaves(self, leaves: int) -> range:
         """The contiguous run of leaves this rank computes."""

@@ -13,10 +13,13 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 PMI_VARIABLE = "PMI_FD"  # the connection to a launcher of MPICH's kind
 _END = "end"
+_MARKERS = "pycaffe_fire-failed-"
+_KEPT = 3600.0  # seconds after which nobody looks at a marker any more
 _SCRIPT = """
 trap '' HUP INT
 last=starting
@@ -25,36 +28,44 @@ while read -r line; do last=$line; done
 """
 
 
-def _failed() -> Path:
-    """There once a rank of this job and host has told of its failure: others end because of it.
-
-    The launcher's process on this host is the parent of all its ranks.
-    """
+def _marker(job: str) -> Path:
+    """There once a rank of this job and host has begun to tell of its failure."""
     user = os.getuid() if hasattr(os, "getuid") else 0
-    return Path(tempfile.gettempdir()) / f"pycaffe_fire-{user}-{os.getppid()}-failed"
+    return Path(tempfile.gettempdir()) / f"{_MARKERS}{user}-{job}"
 
 
-def note_failure() -> None:
-    """What ends from now on is no loss to speak of."""
-    with contextlib.suppress(OSError):
-        os.close(os.open(_failed(), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+def first_to_fail(job: str) -> bool:
+    """Is this the first rank of the job on this host to fail? Others end because of it."""
+    try:
+        os.close(os.open(_marker(job), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        return False
+    except OSError:
+        return True  # no temporary folder: better told twice than never
+    return True
+
+
+def _remove_old_markers() -> None:
+    for marker in Path(tempfile.gettempdir()).glob(_MARKERS + "*"):
+        with contextlib.suppress(OSError):
+            if time.time() - marker.stat().st_mtime > _KEPT:
+                marker.unlink()
 
 
 class Guardian:
     """Told now and then what its rank is doing; where there can be none, nothing happens."""
 
-    def __init__(self, rank: int, what: str) -> None:
+    def __init__(self, rank: int, what: str, job: str) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         connection = os.environ.get(PMI_VARIABLE, "")
         shell = shutil.which("sh")
         if not shell or not connection.isdecimal():
             return
-        with contextlib.suppress(OSError):
-            _failed().unlink()  # of an older job whose launcher had this number
+        _remove_old_markers()
         died = f"{what}: rank {rank} on {socket.gethostname()} died"
         with contextlib.suppress(OSError):
             self._process = subprocess.Popen(
-                [shell, "-c", _SCRIPT, shell, died, str(_failed())],
+                [shell, "-c", _SCRIPT, shell, died, str(_marker(job))],
                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[int(connection)],
             )  # fmt: skip
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import socket
 import sys
 import time
@@ -20,7 +21,7 @@ from ..registry import did_you_mean
 from .communicator import Communicator, SerialCommunicator
 from .communicators import COMMUNICATORS
 from .communicators.wire import WIRES
-from .guardian import note_failure
+from .guardian import first_to_fail
 from .monitor import tell_of_loss
 from .tree import Node, places
 from .waiting import PeerTimeout
@@ -154,6 +155,7 @@ def join(communicator: str = "", wire: str = "float32") -> Communicator:
         name = DEFAULT if communicator in ("", NCCL) else communicator
     joined = COMMUNICATORS[name](comm.Dup(), wire)
     _forget_shared_names(comm)
+    joined.job = comm.bcast(secrets.token_hex(8))
     joined.wanted = "" if communicator == AUTO else communicator
     return joined
 
@@ -201,7 +203,9 @@ def failing_together(communicator: Communicator, what: str) -> Iterator[None]:
         time.sleep(GRACE * min(communicator.rank, MOST_GRACES))
         if _is_symptom(error):
             time.sleep(GRACE * MOST_GRACES)
-        if isinstance(error, KeyboardInterrupt):
+        if not first_to_fail(communicator.job):
+            time.sleep(GRACE * MOST_GRACES)  # the first speaks, and ends the job
+        elif isinstance(error, KeyboardInterrupt):
             print(f"{what}: interrupted, nothing half-written is left", file=sys.stderr, flush=True)
         elif not _monitor_speaks(error):
             tell_of_loss(communicator.rank, socket.gethostname(), "failed", told=True)
@@ -214,7 +218,6 @@ def failing_together(communicator: Communicator, what: str) -> Iterator[None]:
                 file=sys.stderr,
                 flush=True,
             )
-        note_failure()
         communicator.abort()
 
 

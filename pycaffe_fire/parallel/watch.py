@@ -94,7 +94,7 @@ def _watching_each_other(communicator: Communicator, what: str) -> Iterator[None
     local = len(set(communicator.gather(_place()))) == 1
     monitor = Monitor(secret, local) if rank < 2 else None
     addresses = communicator.gather(monitor.address if monitor is not None else "")
-    guardian = Guardian(rank, what)
+    guardian = Guardian(rank, what, communicator.job)
 
     def doing() -> str:
         guardian.tell(communicator.doing)
