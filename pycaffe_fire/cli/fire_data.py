@@ -11,6 +11,7 @@ from typing import Any
 from ..data.bad_records import FAIL, SKIP
 from ..data.digits import make_digits
 from ..data.folder import PARTS, FolderSet, convert_folder, ignored_text
+from ..data.shapes import make_shapes
 from ..data.survey import Survey, check, contact_sheet, save_sheet
 from ..errors import DataError
 from ..net.deploy import derive_deploy
@@ -21,6 +22,7 @@ from .gflags import run_tool
 COMMANDS = """
   fire_data digits data                        draw the embedded digits into
                                                data/digits_{train,test}_lmdb
+  fire_data shapes data                        the same for the shapes, with boxes
   fire_data folder images/ out                 class folders to LMDBs, mean and names of classes
   fire_data deploy train_val.prototxt          the net for classifying
   fire_data check train_lmdb --classes 10      read every record; labels, shapes and what is wrong
@@ -39,6 +41,10 @@ def _parser() -> Parser:
         "digits", usage="fire_data digits OUT", help="draw the embedded digits as LMDBs"
     )
     digits.add_argument("out", type=Path, help="folder for digits_train_lmdb and digits_test_lmdb")
+    shapes = commands.add_parser(
+        "shapes", usage="fire_data shapes OUT", help="draw the embedded shapes with their boxes"
+    )
+    shapes.add_argument("out", type=Path, help="folder for shapes_train_lmdb and shapes_test_lmdb")
     _add_folder(commands)
     _add_deploy(commands)
     looking = commands.add_parser(
@@ -101,6 +107,9 @@ def image_size(text: str) -> tuple[int, int]:
 def _work(options: argparse.Namespace) -> None:
     if options.command == "digits":
         for line in make_digits(options.out):
+            print(line)
+    elif options.command == "shapes":
+        for line in make_shapes(options.out):
             print(line)
     elif options.command == "folder":
         _folder(options)

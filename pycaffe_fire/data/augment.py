@@ -1,13 +1,15 @@
-"""The pixel-changing options that NVIDIA's and Intel's Caffe added to transform_param.
+"""The pixel-changing options that the forks of Caffe added to transform_param.
 
 In the order in which they are applied, before the crop: distort_param (colours), expand_param (a
-larger canvas), then one of random_resize_param, random_aspect_ratio_param and NVIDIA's random
-resize and stretch, then resize_param, and bgr2rgb. Random choices depend on seed and sample alone.
+larger canvas), AnnotatedData's batch_sampler (a window), then one of random_resize_param,
+random_aspect_ratio_param and NVIDIA's random resize and stretch, then resize_param, noise_param,
+and bgr2rgb. Boxes of objects move along with the pixels. Random choices depend on seed and sample
+alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from math import floor, sqrt
 from typing import Any
 
@@ -17,12 +19,15 @@ from numpy.typing import NDArray
 
 from ..backend import random
 from ..errors import DataError
-from ..schema.proto import TransformationParameter
+from ..schema.proto import BatchSampler, TransformationParameter
 from . import colour, resize
-from .resize_param import apply_resize, check_resize, resize_shorter
+from .batch_sampler import check_samplers, cut, sample_window
+from .noise import add_noise, check_noise
+from .objects import NO_OBJECTS, Scene, Window, through_window
+from .resize_param import apply_resize, check_resize, padded_window, resize_shorter
 
 Pixels = NDArray[np.uint8]
-Step = Callable[[Pixels, "Dice"], Pixels]
+Step = Callable[[Scene, "Dice"], Scene]
 
 _STREAM = 1  # crop and mirror draw from step 0 of the layer's key
 _NVIDIA = (
@@ -36,32 +41,48 @@ _METHODS = (resize.NEAREST, resize.LINEAR, resize.CUBIC, resize.AREA)  # by Open
 class Dice:
     """The random choices of one sample, in the order in which they are asked for."""
 
-    _ENOUGH = 128
+    _ENOUGH = 128  # nearly always
 
     def __init__(self, key: int, sample: int) -> None:
-        self._words = iter(random.bits(key, _STREAM, sample, self._ENOUGH).tolist())
+        self._words = self._endless(key, sample)
+
+    def _endless(self, key: int, sample: int) -> Iterator[int]:
+        done, count = 0, self._ENOUGH
+        while True:
+            yield from random.bits(key, _STREAM, sample, count)[done:].tolist()
+            done, count = count, 4 * count
 
     def below(self, limit: int) -> int:
         """A whole number from 0 to limit - 1."""
-        return int(next(self._words)) * limit >> 32
+        return next(self._words) * limit >> 32
 
     def between(self, low: float, high: float) -> float:
-        return low + (high - low) * int(next(self._words)) * 2.0**-32
+        return low + (high - low) * next(self._words) * 2.0**-32
 
     def chance(self, probability: float) -> bool:
         return self.between(0.0, 1.0) < probability
 
 
 class Augmenter:
-    """What the forks' fields of one TransformationParameter ask for; false if nothing."""
+    """What the forks' fields of one TransformationParameter ask for; false if nothing.
+
+    `samplers` are those of a layer whose images have objects; other layers have none (None).
+    """
 
     def __init__(
-        self, param: TransformationParameter, crop: tuple[int, int] | None, key: int, where: str
+        self,
+        param: TransformationParameter,
+        crop: tuple[int, int] | None,
+        key: int,
+        where: str,
+        samplers: Sequence[BatchSampler] | None = None,
     ) -> None:
         self._param = param
         self._crop = crop
         self._key = key
         self._where = where
+        self._samplers = samplers
+        self.emit = param.emit_constraint if _has(param, "emit_constraint") else None
         self._refuse()
         self._steps = self._make_steps()
 
@@ -70,20 +91,33 @@ class Augmenter:
 
     def __call__(self, image: NDArray[Any], sample: int, where: str) -> NDArray[Any]:
         """The changed image of one sample."""
-        if image.dtype != np.uint8:
+        return self.change(Scene(image, NO_OBJECTS), sample, where).image
+
+    def change(self, scene: Scene, sample: int, where: str) -> Scene:
+        """The changed image of one sample and its objects."""
+        if self._steps and scene.image.dtype != np.uint8:
             raise DataError(f"{where}: {self._where} resizes or colours, which needs 8-bit images")
         dice = Dice(self._key, sample)
         for step in self._steps:
-            image = step(image, dice)
-        return image
+            scene = step(scene, dice)
+        return scene
+
+    def _through(self, window: Window, image: Pixels, scene: Scene) -> Scene:
+        """The scene of which only a window is left, as this image."""
+        return Scene(image, through_window(scene.objects, window, self.emit))
 
     def _refuse(self) -> None:
         param, where = self._param, self._where
-        for field in ("noise_param", "flow", "pad"):
+        for field in ("flow", "pad"):
             if param.HasField(field) and getattr(param, field):
                 raise DataError(f"{where}: {field} is not supported; remove it")
         if param.forward_packing:
             raise DataError(f"{where}: forward_packing must be NCHW")
+        if self.emit is not None and self._samplers is None:
+            raise DataError(
+                f"{where}: emit_constraint is about boxes, which only AnnotatedData reads; remove "
+                "it"
+            )
         resizing = [
             f for f in ("random_resize_param", "random_aspect_ratio_param") if _has(param, f)
         ]
@@ -100,25 +134,33 @@ class Augmenter:
         param, steps = self._param, list[Step]()
         if _has(param, "distort_param"):
             self._check_distortion()
-            steps.append(self._distort)
+            steps.append(_on_pixels(self._distort))
         if _has(param, "expand_param") and param.expand_param.max_expand_ratio > 1.01:
             steps.append(self._expand)
+        if self._samplers:
+            check_samplers(self._samplers)
+            steps.append(self._sample)
         if _has(param, "random_resize_param"):
             self._check_crop("random_resize_param")
-            steps.append(self._random_resize)
+            steps.append(_on_pixels(self._random_resize))
         elif _has(param, "random_aspect_ratio_param"):
             self._check_crop("random_aspect_ratio_param")
             steps.append(self._random_aspect)
         elif self._nvidia():
             self._check_crop("random resize")
-            steps.append(self._random_stretch)
+            steps.append(_on_pixels(self._random_stretch))
         if _has(param, "resize_param"):
             if not (param.resize_param.height and param.resize_param.width):
                 raise DataError(f"{self._where}: resize_param needs height and width")
-            check_resize(param.resize_param, f"{self._where} resize_param")
-            steps.append(lambda image, dice: apply_resize(image, param.resize_param, dice))
+            check_resize(
+                param.resize_param, f"{self._where} resize_param", self._samplers is not None
+            )
+            steps.append(self._resize)
+        if _has(param, "noise_param"):
+            check_noise(param.noise_param, f"{self._where} noise_param")
+            steps.append(_on_pixels(self._noise))
         if param.bgr2rgb:
-            steps.append(lambda image, dice: image[::-1])
+            steps.append(_on_pixels(lambda image, dice: image[::-1]))
         return steps
 
     def _check_crop(self, field: str) -> None:
@@ -170,10 +212,10 @@ class Augmenter:
 
     # Sizes.
 
-    def _expand(self, image: Pixels, dice: Dice) -> Pixels:
-        p = self._param.expand_param
+    def _expand(self, scene: Scene, dice: Dice) -> Scene:
+        p, image = self._param.expand_param, scene.image
         if not dice.chance(p.prob):
-            return image
+            return scene
         ratio = dice.between(1.0, p.max_expand_ratio)
         channels, height, width = image.shape
         canvas = np.empty((channels, int(height * ratio), int(width * ratio)), np.uint8)
@@ -182,7 +224,21 @@ class Augmenter:
         top = dice.below(canvas.shape[1] - height + 1)
         left = dice.below(canvas.shape[2] - width + 1)
         canvas[:, top : top + height, left : left + width] = image
-        return canvas
+        right, down = canvas.shape[2] - left, canvas.shape[1] - top
+        window = (-left / width, -top / height, right / width, down / height)
+        return self._through(window, canvas, scene)
+
+    def _sample(self, scene: Scene, dice: Dice) -> Scene:
+        assert self._samplers is not None
+        window = sample_window(scene, self._samplers, dice)
+        return scene if window is None else self._through(window, cut(scene, window), scene)
+
+    def _resize(self, scene: Scene, dice: Dice) -> Scene:
+        p, size = self._param.resize_param, (scene.image.shape[1], scene.image.shape[2])
+        return self._through(padded_window(p, *size), apply_resize(scene.image, p, dice), scene)
+
+    def _noise(self, image: Pixels, dice: Dice) -> Pixels:
+        return add_noise(image, self._param.noise_param, dice)
 
     def _random_resize(self, image: Pixels, dice: Dice) -> Pixels:
         p = self._param.random_resize_param
@@ -190,10 +246,10 @@ class Augmenter:
         high = max(low, p.max_size or max(image.shape[1:]))
         return resize_shorter(image, low + dice.below(high - low + 1), p.resize_param, dice)
 
-    def _random_aspect(self, image: Pixels, dice: Dice) -> Pixels:
+    def _random_aspect(self, scene: Scene, dice: Dice) -> Scene:
         """A random part of the image, stretched to the crop."""
         p, crop = self._param.random_aspect_ratio_param, self._crop or (1, 1)
-        _, height, width = image.shape
+        image, (_, height, width) = scene.image, scene.image.shape
         change = p.aspect_ratio_change or 1.0
         for _ in range(min(p.max_attempt, 20)):
             side = sqrt(dice.between(p.min_area_ratio, p.max_area_ratio) * height * width)
@@ -203,8 +259,10 @@ class Augmenter:
             if 0 < h <= height and 0 < w <= width:
                 top, left = dice.below(height - h + 1), dice.below(width - w + 1)
                 part = image[:, top : top + h, left : left + w]
-                return apply_resize(part, p.resize_param, dice, crop)
-        return resize_shorter(image, max(crop), p.resize_param, dice)
+                window = (left / width, top / height, (left + w) / width, (top + h) / height)
+                part = apply_resize(part, p.resize_param, dice, crop)
+                return self._through(window, part, scene)
+        return Scene(resize_shorter(image, max(crop), p.resize_param, dice), scene.objects)
 
     def _random_stretch(self, image: Pixels, dice: Dice) -> Pixels:
         """NVIDIA's: a random length of the shorter side, aspect ratio and stretch."""
@@ -231,6 +289,11 @@ class Augmenter:
         shrinks = new_height <= height and new_width <= width
         method = p.interpolation_algo_down if shrinks else p.interpolation_algo_up
         return resize.resize(image, new_height, new_width, _METHODS[method])
+
+
+def _on_pixels(change: Callable[[Pixels, Dice], Pixels]) -> Step:
+    """A step that leaves every object at its place."""
+    return lambda scene, dice: Scene(change(scene.image, dice), scene.objects)
 
 
 def _has(param: Message, field: str) -> bool:

@@ -6,6 +6,8 @@ machine (no sine, no library call), so the databases are identical everywhere.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..backend import compiled, random
-from ..errors import DataError
 from .datum import encode_datum
-from .db import open_database
+from .drawn import make_database
 from .glyphs import make_tables
-from .work import progress
-from .writer import DatabaseWriter
 
 SIZE = 28
 SPLITS = {"train": 20_000, "test": 4_000}
 _SEED = 28
-_CHUNK = 500
 _TABLES = make_tables()
 _POINTS = _TABLES.points.shape[1]
 
@@ -132,28 +130,13 @@ def render(split: str, first: int, count: int) -> tuple[NDArray[np.uint8], NDArr
 
 def make_digits(folder: Path) -> list[str]:
     """Write digits_train_lmdb and digits_test_lmdb; returns a sentence on each."""
-    lines = []
-    for split, count in SPLITS.items():
-        path = folder / f"digits_{split}_lmdb"
-        if path.exists():
-            found = len(open_database(path))
-            if found != count:
-                raise DataError(
-                    f"{path}: holds {found:,} records, the digits have {count:,}; "
-                    "delete it or choose another folder"
-                )
-            lines.append(f"{path}: complete already ({count:,} records), left alone")
-        else:
-            _write(path, split, count)
-            lines.append(f"{path}: {count:,} records")
-    return lines
+    return [
+        make_database(folder / f"digits_{split}_lmdb", "digits", count, partial(_records, split))
+        for split, count in SPLITS.items()
+    ]
 
 
-def _write(path: Path, split: str, count: int) -> None:
-    what = f"drawing {split} digits"
-    with DatabaseWriter(path) as writer, progress(what, count) as advance:
-        for first in range(0, count, _CHUNK):
-            images, labels = render(split, first, min(_CHUNK, count - first))
-            for i, (image, label) in enumerate(zip(images, labels, strict=True)):
-                writer.put(b"%08d" % (first + i), encode_datum(image[None], int(label)))
-            advance(len(images))
+def _records(split: str, first: int, count: int) -> Iterator[bytes]:
+    images, labels = render(split, first, count)
+    for image, label in zip(images, labels, strict=True):
+        yield encode_datum(image[None], int(label))

@@ -75,15 +75,17 @@ def read_bytes(path: str) -> bytes:
         raise DataError(f"{path}: the image cannot be read: {reason}") from None
 
 
-def encode_image(image: NDArray[np.uint8], kind: str, where: str) -> bytes:
-    """The image as a file of the given kind ("jpg", "png", ...)."""
+def encode_image(
+    image: NDArray[np.uint8], kind: str, where: str, quality: int = _JPEG_QUALITY
+) -> bytes:
+    """The image as a file of the given kind ("jpg", "png", ...); the quality is a JPEG's."""
     if kind.lower() not in _ENCODERS:
         raise DataError(
             f'{where}: images cannot be encoded as "{kind}"; known: {", ".join(_ENCODERS)}'
         )
     out = io.BytesIO()
     pixels = image[0] if len(image) == 1 else np.ascontiguousarray(image[::-1].transpose(1, 2, 0))
-    Image.fromarray(pixels).save(out, _ENCODERS[kind.lower()], quality=_JPEG_QUALITY)
+    Image.fromarray(pixels).save(out, _ENCODERS[kind.lower()], quality=quality)
     return out.getvalue()
 
 

@@ -86,7 +86,7 @@ class Loader:
             tuple(allocate((size, *shape)) for shape in source.shapes)
             for _ in range(max(depth, threads) + 1)
         ]
-        self._queue = _Queue(_filler(source, allocate), buffers, schedule(0))
+        self._queue = _Queue(filler(source, allocate), buffers, schedule(0))
         # Runs when the loader is dropped and at interpreter exit; workers know only the queue.
         self._finalizer = weakref.finalize(self, self._queue.stop)
 
@@ -122,8 +122,8 @@ class Loader:
         self.close()
 
 
-def _filler(source: Source, allocate: Allocate) -> Callable[[range, Buffers], Filled]:
-    """How workers fill buffers."""
+def filler(source: Source, allocate: Allocate) -> Callable[[range, Buffers], Filled]:
+    """What fills buffers with samples."""
 
     def fixed(samples: range, buffers: Buffers) -> Filled:
         source.fill(samples, *buffers)

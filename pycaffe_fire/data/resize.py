@@ -1,8 +1,8 @@
 """Resizing 8-bit images to the pixels that OpenCV's cv::resize gives, as Caffe's tools use it.
 
-    linear, cubic   11-bit coefficients, rows first, then columns, in integer arithmetic
-    area            the mean over the covered pixels, rounded half to even
-    nearest         the pixel at floor(i * scale)
+    linear, cubic, lanczos   11-bit coefficients, rows first, then columns, in integers
+    area                     the mean over the covered pixels, rounded half to even
+    nearest                  the pixel at floor(i * scale)
 
 Images are (channels, height, width) views; a halved image is the mean of 2 x 2 pixels in
 `linear` too, as there.
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..backend import compiled
 from ..errors import DataError
 
-NEAREST, LINEAR, CUBIC, AREA = "nearest", "linear", "cubic", "area"
+NEAREST, LINEAR, CUBIC, AREA, LANCZOS = "nearest", "linear", "cubic", "area", "lanczos"
 _UNIT = np.float32(2048.0)
 _A = np.float32(-0.75)  # of the cubic
 
@@ -41,7 +41,7 @@ def resize(
         return image[:, _nearest(old_height, height)[:, None], _nearest(old_width, width)]
     if method == AREA and shrinks:
         return _resize_area(image, height, width)
-    make = {LINEAR: _linear, CUBIC: _cubic, AREA: _enlarging_area}[method]
+    make = {LINEAR: _linear, CUBIC: _cubic, AREA: _enlarging_area, LANCZOS: _lanczos}[method]
     columns, across = make(old_width, width, True)
     rows, down = make(old_height, height, False)
     out = np.empty((image.shape[0], height, width), np.uint8)
@@ -95,6 +95,15 @@ def _cubic(old: int, new: int, clamp: bool) -> Table:
     return _table(whole, -1, [first, second, third, 1 - first - second - third], old)
 
 
+def _lanczos(old: int, new: int, clamp: bool) -> Table:
+    """Eight taps of sinc(t) sinc(t / 4), brought to a sum of 1."""
+    whole, x = _positions(old, new)
+    t = (x[:, None] + np.float32(3) - np.arange(8, dtype=np.float32)).astype(np.float64)
+    weights = (np.sinc(t) * np.sinc(t / 4)).astype(np.float32)
+    weights = weights / weights.sum(axis=1, keepdims=True)
+    return _table(whole, -3, list(weights.T), old)
+
+
 def _nearest(old: int, new: int) -> NDArray[np.int64]:
     at: NDArray[np.int64] = np.floor(np.arange(new) * (1.0 / (new / old))).astype(np.int64)
     return np.minimum(at, old - 1)
@@ -110,14 +119,14 @@ def _across(line: Any, columns: Any, weights: Any, out: Any) -> None:
     else:
         for x in range(len(out)):
             total = np.int32(0)
-            for k in range(4):
+            for k in range(columns.shape[1]):
                 total += line[np.uint64(columns[x, k])] * weights[x, k]
             out[x] = total
 
 
 @compiled.jit
 def _down(kept: Any, rows: Any, weights: Any, out: Any) -> None:
-    """One new row from the 2 or 4 rows around it, which lie in `kept` by row number."""
+    """One new row from the 2, 4 or 8 rows around it, which lie in `kept` by row number."""
     if len(rows) == 2:
         first, second = kept[rows[0] % 2], kept[rows[1] % 2]
         b0, b1 = weights[0], weights[1]
@@ -127,8 +136,8 @@ def _down(kept: Any, rows: Any, weights: Any, out: Any) -> None:
     else:
         for x in range(len(out)):
             total = np.int32(1 << 21)
-            for t in range(4):
-                total += weights[t] * kept[rows[t] % 4, x]
+            for t in range(len(rows)):
+                total += weights[t] * kept[rows[t] % len(rows), x]
             out[x] = min(max(total >> 22, 0), 255)
 
 

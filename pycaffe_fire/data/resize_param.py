@@ -11,6 +11,7 @@ from .. import schema
 from ..errors import DataError
 from ..schema.proto import ResizeParameter
 from . import resize
+from .objects import Window
 
 Pixels = NDArray[np.uint8]
 
@@ -20,6 +21,7 @@ _METHODS = {
     _MODES.AREA: resize.AREA,
     _MODES.NEAREST: resize.NEAREST,
     _MODES.CUBIC: resize.CUBIC,
+    _MODES.LANCZOS4: resize.LANCZOS,
 }
 _PADS = {_MODES.MIRRORED: "reflect", _MODES.REPEAT_NEAREST: "edge"}
 
@@ -29,12 +31,25 @@ class Chooser(Protocol):
         """A random number from 0 to limit - 1."""
 
 
-def check_resize(param: ResizeParameter, where: str) -> None:
-    if param.height_scale or param.width_scale:
-        raise DataError(f"{where}: height_scale and width_scale are not supported; remove them")
-    if _MODES.LANCZOS4 in param.interp_mode:
-        known = ", ".join(_MODES.Interp_mode.Name(mode) for mode in _METHODS)
-        raise DataError(f"{where}: interp_mode LANCZOS4 is not supported; known: {known}")
+def check_resize(param: ResizeParameter, where: str, boxes: bool = False) -> None:
+    """`boxes`: there are objects, to whose boxes height_scale and width_scale apply."""
+    if (param.height_scale or param.width_scale) and not boxes:
+        raise DataError(
+            f"{where}: height_scale and width_scale are about boxes, which only AnnotatedData "
+            "reads; remove them"
+        )
+    if bool(param.height_scale) != bool(param.width_scale):
+        raise DataError(f"{where}: give both height_scale and width_scale, or none")
+
+
+def padded_window(param: ResizeParameter, height: int, width: int) -> Window:
+    """What the resized image shows of one of this size: all of it, and perhaps padding."""
+    if param.resize_mode != _MODES.FIT_LARGE_SIZE_AND_PAD:
+        return (0.0, 0.0, 1.0, 1.0)
+    # The larger of the two scales is what the padded side would be, in parts of what it is.
+    down, right = height / param.height, width / param.width
+    below, beside = max(1.0, right / down) - 1, max(1.0, down / right) - 1
+    return (-beside / 2, -below / 2, 1 + beside / 2, 1 + below / 2)
 
 
 def apply_resize(

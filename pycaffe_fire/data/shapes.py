@@ -9,13 +9,19 @@ machine (no sine, no library call), so a scene is the same everywhere.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from math import sqrt
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import schema
 from ..backend import random
+from .annotation import encode_annotated
+from .datum import encode_datum
+from .drawn import make_database
 
 SIZE = 96
 NAMES = ("background", "disc", "square", "triangle", "cross")  # by label
@@ -129,8 +135,9 @@ class _Outline(NamedTuple):
 
     def cover(self) -> Floats:
         """How much of every pixel the shape covers, 0 to 1."""
-        right = np.arange(SIZE) + 0.5 - self.x
-        down = (np.arange(SIZE) + 0.5 - self.y)[:, None]
+        pixels = np.arange(SIZE, dtype=np.float64)
+        right, down = pixels + (0.5 - self.x), (pixels + (0.5 - self.y))[:, None]
+        inside: Floats
         if self.parts:
             inside = np.max([_inside(part, right, down) for part in self.parts], axis=0)
         else:
@@ -172,3 +179,25 @@ _PARTS: dict[int, list[list[tuple[float, float]]]] = {
     3: [[(0.0, -1.0), (0.86, 0.5), (-0.86, 0.5)]],
     4: [_bar(0.95, 0.28), _bar(0.28, 0.95)],
 }
+
+
+def make_shapes(folder: Path) -> list[str]:
+    """Write shapes_train_lmdb and shapes_test_lmdb of AnnotatedDatums, and the names of the
+    classes as labelmap_shapes.prototxt; returns a sentence on each."""
+    told = [
+        make_database(folder / f"shapes_{split}_lmdb", "shapes", count, partial(_records, split))
+        for split, count in SPLITS.items()
+    ]
+    names = schema.LabelMap()
+    for label, name in enumerate(NAMES):
+        names.item.add(name=name, label=label, display_name=name)
+    path = folder / "labelmap_shapes.prototxt"
+    schema.write_text(names, path)
+    return [*told, f"{path}: {len(NAMES)} classes"]
+
+
+def _records(split: str, first: int, count: int) -> Iterator[bytes]:
+    for scene in scenes(split, first, count):
+        rows = [(s.label, i, *(v / SIZE for v in s[1:]), 0) for i, s in enumerate(scene.shapes)]
+        datum = encode_datum(scene.image, None, encoded=False)
+        yield encode_annotated(datum, np.array(rows, np.float32))

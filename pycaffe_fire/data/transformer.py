@@ -10,7 +10,7 @@ the forks change before that, image by image, is in augment.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from ..backend import compiled, random
 from ..errors import DataError, WeightsError
 from ..schema import read_blob
-from ..schema.proto import TransformationParameter
+from ..schema.proto import BatchSampler, TransformationParameter
 from .augment import Augmenter
+from .objects import Window
 
 _BYTES, _FLOATS, _PACKED = range(3)  # kinds of images, see kernels
 
@@ -29,10 +30,16 @@ class Transformer:
     """The transforms of one data layer, from its TransformationParameter.
 
     `key` is the random stream of the layer, see backend.random.key; `where` starts error texts.
+    `samplers` are given if the images have objects.
     """
 
     def __init__(
-        self, param: TransformationParameter, train: bool, key: int, where: str = "transform_param"
+        self,
+        param: TransformationParameter,
+        train: bool,
+        key: int,
+        where: str = "transform_param",
+        samplers: Sequence[BatchSampler] | None = None,
     ) -> None:
         self._where = where
         self.crop = self._read_crop(param)
@@ -49,7 +56,7 @@ class Transformer:
         if self._mean_file and self._mean_values:
             raise DataError(f"{where}: give mean_file or mean_value, not both")
         self._mean = self._read_mean() if self._mean_file else None
-        self.augment = Augmenter(param, self.crop, self._key, where)
+        self.augment = Augmenter(param, self.crop, self._key, where, samplers)
 
     def _read_crop(self, param: TransformationParameter) -> tuple[int, int] | None:
         """(height, width) of the crop, if there is one."""
@@ -111,19 +118,30 @@ class Transformer:
         mean = self._mean_for(out)
         height, width = out.shape[2:]
         for i, image in enumerate(images):
-            down, right = image.shape[1] - height, image.shape[2] - width
-            coin, top, left = draws[i]
-            place = (
-                (top * (down + 1) >> 32, left * (right + 1) >> 32)
-                if self._train
-                else (down // 2, right // 2)
-            )
-            turned = coin & 1 if self._mirror else 0
+            place = self._place(draws[i], image.shape[1] - height, image.shape[2] - width)
             if compiled.numba is None:
-                _with_numpy(image, (*place, turned), mean, self._scale, out[i])
+                _with_numpy(image, place, mean, self._scale, out[i])
             else:
-                row = np.array(((*_describe(image), *place, turned),), np.int64)
+                row = np.array(((*_describe(image), *place),), np.int64)
                 _with_numba(row, mean, self._scale, out[i : i + 1])
+
+    def _place(self, draw: list[int], down: int, right: int) -> tuple[int, int, int]:
+        """Where the crop begins in an image that is larger by `down` and `right`: row, column;
+        and whether it is mirrored."""
+        coin, top, left = draw
+        turned = coin & 1 if self._mirror else 0
+        if self._train:
+            return top * (down + 1) >> 32, left * (right + 1) >> 32, turned
+        return down // 2, right // 2, turned
+
+    def view(self, shape: tuple[int, ...], sample: int) -> tuple[Window, bool]:
+        """The window that the crop cuts out of this sample's image, and whether it is mirrored."""
+        _, height, width = shape
+        high, wide = self.crop or (height, width)
+        draw = self._draws(range(sample, sample + 1)).tolist()[0]
+        top, left, turned = self._place(draw, height - high, width - wide)
+        window = (left / width, top / height, (left + wide) / width, (top + high) / height)
+        return window, bool(turned)
 
     def _draws(self, samples: range) -> NDArray[np.uint32]:
         """(coin for mirroring, vertical, horizontal place) for each sample."""

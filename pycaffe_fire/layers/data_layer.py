@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ..schema.proto import LayerParameter
 from .base import Layer
 from .description import Storage
@@ -10,7 +12,7 @@ from .description import Storage
 class DataLayer(Layer):
     """No bottoms; batch_size (and source, if any) stand in the type's own parameters."""
 
-    also_reads = ("transform_param",)
+    also_reads: ClassVar[tuple[str, ...]] = ("transform_param",)
     bottoms = (0, 0)
     storage = Storage.FLOAT32
     family = "data"

@@ -12,7 +12,7 @@ import numpy as np
 from ..backend import available_cores
 from ..backend.blob import Blob
 from ..backend.random import key
-from ..data.loader import Loader, Source
+from ..data.loader import Loader, Source, filler
 from ..data.order import (
     Order,
     SequentialOrder,
@@ -24,6 +24,7 @@ from ..data.order import (
 from ..data.source import ImageSource
 from ..data.transformer import Transformer
 from ..errors import DataError
+from ..schema.proto import BatchSampler
 from .base import Count, is_train
 from .data_layer import DataLayer
 
@@ -36,13 +37,14 @@ class Feed(DataLayer):
 
     tops: ClassVar[Count] = (1, None)
 
-    def transformer(self) -> Transformer:
-        """What transform_param asks for."""
+    def transformer(self, samplers: Sequence[BatchSampler] | None = None) -> Transformer:
+        """What transform_param asks for; `samplers` are given if the images have objects."""
         try:
             return Transformer(
                 self.param.transform_param,
                 is_train(self.phase),
                 key(self.context.seed, f"transform {self.name}"),
+                samplers=samplers,
             )
         except DataError as error:
             self.fail(str(error))
@@ -110,11 +112,11 @@ class Feed(DataLayer):
         """What tells this data from other data, without reading all of it: how many records there
         are, and what comes first, in the middle and last."""
         found = hashlib.sha256()
-        if not getattr(self._source, "varying", False):
-            arrays = [np.zeros((1, *shape), np.float32) for shape in self._source.shapes]
-            for sample in (0, self.records // 2, self.records - 1):
-                with suppress(DataError):  # reported when the record is really read
-                    self._source.fill(range(sample, sample + 1), *arrays)
+        fill = filler(self._source, lambda shape: np.empty(shape, np.float32))
+        buffers = tuple(np.zeros((1, *shape), np.float32) for shape in self._source.shapes)
+        for sample in (0, self.records // 2, self.records - 1):
+            with suppress(DataError):  # reported when the record is really read
+                _, buffers, arrays = fill(range(sample, sample + 1), buffers)
                 for array in arrays:
                     found.update(array.tobytes())
         return f"{self.name}: {self.records} records, {found.hexdigest()}"

@@ -121,7 +121,7 @@ def test_colours_against_opencv() -> None:
     cv2 = pytest.importorskip("cv2")
     pixels = np.ascontiguousarray(IMAGE.transpose(1, 2, 0))
     hsv = cv2.cvtColor(pixels, cv2.COLOR_BGR2HSV)
-    got = np.stack(colour._to_hsv(IMAGE))
+    got = np.stack(colour.to_hsv(IMAGE))
     assert np.array_equal(got, hsv.transpose(2, 0, 1))
     back = cv2.cvtColor(hsv, cv2.COLOR_HSV2BGR).transpose(2, 0, 1)
     assert np.abs(colour._to_bgr(*got).astype(int) - back).max() <= 1
@@ -166,13 +166,15 @@ def test_random_seed_of_the_layer() -> None:
     [
         ("crop_size: 3 crop_h: 2 crop_w: 2", "crop_size, or both crop_h and crop_w"),
         ("crop_h: 2", "crop_size, or both crop_h and crop_w"),
-        ("noise_param { prob: 1 }", "noise_param is not supported"),
+        ("noise_param { saltpepper: true }", "saltpepper needs saltpepper_param with a value"),
+        ("noise_param { jpeg: 101 }", "a quality of at most 100"),
+        ("emit_constraint {}", "only AnnotatedData reads"),
         ("flow: true", "flow is not supported"),
         ("pad: 3", "pad is not supported"),
         ("forward_packing: NHWC", "must be NCHW"),
         ("random_resize_param {}", "random_resize_param needs crop_size"),
         ("resize_param { height: 3 }", "resize_param needs height and width"),
-        ("resize_param { height: 3 width: 3 interp_mode: LANCZOS4 }", "LANCZOS4 is not supported"),
+        ("resize_param { height: 3 width: 3 height_scale: 3 }", "only AnnotatedData reads"),
         ("crop_size: 3 img_rand_resize_lower: 9", "must be given together"),
         (
             "distort_param { contrast_prob: 1 contrast_lower: 2 }",

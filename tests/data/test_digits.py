@@ -41,7 +41,6 @@ def test_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(digits, "SPLITS", {"train": 30, "test": 20})
-    monkeypatch.setattr(digits, "_CHUNK", 8)
     assert fire_data.main(["digits", str(tmp_path / "out")]) == 0
     images, labels = digits.render("train", 0, 30)
     db = open_database(tmp_path / "out" / "digits_train_lmdb")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pycaffe_fire.data.resize import AREA, CUBIC, LINEAR, NEAREST, resize
+from pycaffe_fire.data.resize import AREA, CUBIC, LANCZOS, LINEAR, NEAREST, resize
 from pycaffe_fire.errors import DataError
 
 RNG = np.random.default_rng(7)
@@ -57,7 +57,7 @@ def test_linear_is_the_definition(size: Any) -> None:
     assert np.array_equal(resize(image, *new), expected)
 
 
-@pytest.mark.parametrize("method", [LINEAR, CUBIC, AREA, NEAREST])
+@pytest.mark.parametrize("method", [LINEAR, CUBIC, AREA, NEAREST, LANCZOS])
 @pytest.mark.parametrize("size", SIZES)
 def test_without_numba_the_same(monkeypatch: pytest.MonkeyPatch, method: Any, size: Any) -> None:
     pixels = RNG.integers(0, 256, (*size[:2], 3), dtype=np.uint8).transpose(2, 0, 1)  # interleaved
@@ -66,10 +66,10 @@ def test_without_numba_the_same(monkeypatch: pytest.MonkeyPatch, method: Any, si
     assert np.array_equal(resize(np.ascontiguousarray(pixels), size[2], size[3], method), compiled)
 
 
-@pytest.mark.parametrize("method", [LINEAR, CUBIC, AREA, NEAREST])
+@pytest.mark.parametrize("method", [LINEAR, CUBIC, AREA, NEAREST, LANCZOS])
 def test_against_opencv(method: Any) -> None:
     cv2 = pytest.importorskip("cv2")
-    code = {NEAREST: 0, LINEAR: 1, CUBIC: 2, AREA: 3}[method]
+    code = {NEAREST: 0, LINEAR: 1, CUBIC: 2, AREA: 3, LANCZOS: 4}[method]
     for old_height, old_width, height, width in [*SIZES, (64, 48, 32, 24), (30, 60, 10, 15)]:
         image = RNG.integers(0, 256, (old_height, old_width, 3), dtype=np.uint8)
         expected = cv2.resize(image, (width, height), interpolation=code).transpose(2, 0, 1)
@@ -86,7 +86,7 @@ def test_halving_is_the_mean_of_four() -> None:
 
 def test_constant_images_stay_constant() -> None:
     image = np.full((1, 13, 21), 201, np.uint8)
-    for method in (LINEAR, CUBIC, AREA, NEAREST):
+    for method in (LINEAR, CUBIC, AREA, NEAREST, LANCZOS):
         for size in ((5, 40), (26, 42), (13, 7), (3, 3)):
             assert (resize(image, *size, method) == 201).all()
 

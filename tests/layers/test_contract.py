@@ -30,7 +30,16 @@ ROWS: list[Case] = [
 ]
 
 # Their tests need files or callers and stand elsewhere.
-READERS = {"Data", "HDF5Data", "HDF5Output", "ImageData", "MemoryData", "Python", "WindowData"}
+READERS = {
+    "AnnotatedData",
+    "Data",
+    "HDF5Data",
+    "HDF5Output",
+    "ImageData",
+    "MemoryData",
+    "Python",
+    "WindowData",
+}
 
 
 def rows(keep: Callable[[Case], Any] = lambda case: True) -> pytest.MarkDecorator:
