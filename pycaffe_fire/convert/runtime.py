@@ -17,7 +17,7 @@ from .libraries import need
 Array = NDArray[Any]
 
 PIECE = 1 << 24  # bytes of weights and tensors that are looked at together
-_QUIET = 3  # onnxruntime's log level for errors alone
+_QUIET = 4  # onnxruntime logs what it is about to raise; we say it once
 _NO_TENSORS = ("Sequence", "Optional")  # in names of ops: what they make is no array
 
 
@@ -74,7 +74,9 @@ def _session_options(optimised: bool) -> Any:
 def _open(source: Any, options: Any) -> Any:
     runtime = need("onnxruntime")
     try:
-        return runtime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        return runtime.InferenceSession(  # without the second try that it announces on stdout
+            source, options, providers=["CPUExecutionProvider"], enable_fallback=0
+        )
     except Exception as problem:
         reason = " ".join(str(problem).split())
         raise ConvertError(f"onnxruntime refuses the model: {reason}") from None

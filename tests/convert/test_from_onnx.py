@@ -20,6 +20,7 @@ from pycaffe_fire.cli.fire_convert import main
 from pycaffe_fire.convert.caffe_to_onnx import Conversion, convert_to_onnx
 from pycaffe_fire.convert.model import build, read_model
 from pycaffe_fire.convert.onnx_to_caffe import convert_to_caffe
+from pycaffe_fire.convert.runtime import open_model
 from pycaffe_fire.errors import ConvertError
 from tests.convert.nets import model_of
 from tests.convert.test_to_onnx import NET
@@ -297,6 +298,15 @@ def test_bad_files(tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
     err = capsys.readouterr().err
     assert re.search(text, err) and "Traceback" not in err
     assert not any(each.name.startswith(("o.", ".")) for each in folder.iterdir())
+
+
+def test_onnxruntime_says_nothing_itself(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = onnx_file(tmp_path / "m.onnx", [node("Transpose", "x", perm=[0, 1, 2, 9])])
+    with pytest.raises(ConvertError, match="onnxruntime refuses the model: .*perm of Transpose"):
+        open_model(onnx.load(path), {})
+    assert capfd.readouterr() == ("", "")
 
 
 def test_sizes_that_the_model_does_not_tell(tmp_path: Path) -> None:

@@ -402,6 +402,57 @@ def _load_log(path: Path) -> None:
     page([read_run(str(path))])
 
 
+# Models of other frameworks.
+
+_CONVERTED = {
+    "classifier": """
+layer { name: "c" type: "Convolution" bottom: "data" top: "c"
+  convolution_param { num_output: 6 kernel_size: 3 pad: 1 group: 2 } }
+layer { name: "b" type: "BatchNorm" bottom: "c" top: "b" }
+layer { name: "s" type: "Scale" bottom: "b" top: "b" scale_param { bias_term: true } }
+layer { name: "r" type: "ReLU" bottom: "b" top: "b" }
+layer { name: "p" type: "Pooling" bottom: "b" top: "p"
+  pooling_param { kernel_size: 3 stride: 2 } }
+layer { name: "i" type: "InnerProduct" bottom: "p" top: "i"
+  inner_product_param { num_output: 3 } }
+layer { name: "m" type: "Softmax" bottom: "i" top: "prob" }""",
+    "branches": """
+layer { name: "u" type: "Deconvolution" bottom: "data" top: "u"
+  convolution_param { num_output: 4 kernel_size: 4 stride: 2 pad: 1 group: 4 } }
+layer { name: "l" type: "LRN" bottom: "u" top: "l" }
+layer { name: "e" type: "Eltwise" bottom: "u" bottom: "l" top: "e" }
+layer { name: "k" type: "Concat" bottom: "e" bottom: "l" top: "k" }
+layer { name: "x" type: "Slice" bottom: "k" top: "x" top: "y" slice_param { slice_point: 3 } }
+layer { name: "q" type: "PReLU" bottom: "x" top: "q" }
+layer { name: "f" type: "Flatten" bottom: "y" top: "f" }
+layer { name: "t" type: "Permute" bottom: "q" top: "t"
+  permute_param { order: 0 order: 2 order: 3 order: 1 } }""",
+}
+
+
+def _onnx_seeds(folder: Path) -> dict[str, bytes]:
+    import pycaffe_fire as caffe
+    from pycaffe_fire.convert import Settings, convert
+
+    found, data = {}, "shape { dim: 1 dim: 4 dim: 6 dim: 6 }"
+    for name, layers in _CONVERTED.items():
+        net, weights, made = (folder / f"{name}{end}" for end in (".prototxt", ".caffemodel", ""))
+        net.write_text(
+            f'layer {{ name: "data" type: "Input" top: "data" input_param {{ {data} }} }}{layers}'
+        )
+        caffe.Net(str(net), caffe.TEST).save(str(weights))
+        convert(net, weights, made.with_suffix(".onnx"), settings=Settings(check_with=()))
+        found[name] = made.with_suffix(".onnx").read_bytes()
+    return found
+
+
+def _load_onnx(path: Path) -> None:
+    from pycaffe_fire.convert import Settings, convert
+
+    out = path.with_name("out.prototxt"), path.with_name("out.caffemodel")
+    convert(path, *out, settings=Settings(check_with=()))
+
+
 def load_quietly() -> None:
     """Nobody reads what the loaders log."""
     logging.getLogger("pycaffe_fire").setLevel(logging.CRITICAL)
@@ -426,5 +477,7 @@ KINDS: dict[str, Kind] = {
     "jsonl": Kind(_jsonl_seeds, _load_jsonl, text=True),
     "log": Kind(_file_seeds("logs/caffe_train.log"), _load_log, text=True),
 }
+if importlib.util.find_spec("onnx"):
+    KINDS["onnx"] = Kind(_onnx_seeds, _load_onnx, needs_memory=True, place="model.onnx")
 if importlib.util.find_spec("plyvel"):
     KINDS["leveldb"] = Kind(_database_seeds("LEVELDB"), _load_database("LEVELDB"), place="db")
