@@ -300,12 +300,12 @@ def test_bad_files(tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
     assert not any(each.name.startswith(("o.", ".")) for each in folder.iterdir())
 
 
-def test_onnxruntime_says_nothing_itself(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    path = onnx_file(tmp_path / "m.onnx", [node("Transpose", "x", perm=[0, 1, 2, 9])])
+def test_onnxruntime_says_nothing_itself(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = onnx_file(tmp_path / "m.onnx", [node("Transpose", "x", perm=[0, 9])])
+    model = onnx.load(path)
+    model.graph.input[0].type.tensor_type.ClearField("shape")  # so that it is found late
     with pytest.raises(ConvertError, match="onnxruntime refuses the model: .*perm of Transpose"):
-        open_model(onnx.load(path), {})
+        open_model(model, {})
     assert capfd.readouterr() == ("", "")
 
 
