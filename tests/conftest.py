@@ -17,6 +17,9 @@ from pycaffe_fire.errors import BackendError
 from tests.backend.op_cases import onednn
 from tests.cuda.cuda_emulator import Compiler, Module, compiler_missing
 
+# Many tests start processes: they need not all compile the package again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 if os.environ.get("CUDAEMU_SANITIZE"):  # set by test_sanitizer.py for the run inside its run
     Module.compiler = Compiler(("-O1", "-g", "-w", "-fsanitize=address"))
 

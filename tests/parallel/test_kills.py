@@ -10,7 +10,6 @@ import os
 import random
 import re
 import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,20 @@ pytest.importorskip("mpi4py", reason="several ranks need mpi4py")
 
 from pycaffe_fire.parallel.launch import find_mpiexec
 
-from .test_jobs import _rank, _zombie, folder, ranks_of, start, wait_for, write  # noqa: F401
+from .test_jobs import (  # noqa: F401
+    _rank,
+    folder,
+    ranks_of,
+    run,
+    run_here,
+    start,
+    wait_for,
+    wait_until_gone,
+    write,
+)
 
-KILLS = int(os.environ.get("FIRE_KILLS", "2"))
+KILLS = int(os.environ.get("FIRE_KILLS", "1"))
+ITERATIONS = 60
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the ranks in /proc")
 
 
@@ -51,7 +61,7 @@ def shared_memory() -> set[str]:
 def test_the_rank_that_was_killed_is_named(folder: Path, by_mpiexec: bool) -> None:  # noqa: F811
     rng = random.Random(7)
     for turn in range(KILLS):
-        ranks = 2 + turn % 2
+        ranks = 2 + (turn + by_mpiexec) % 2
         job, pids = started(folder, ranks, by_mpiexec)
         own = {name for pid in pids for name in mapped_names(pid)}
         victim = rng.randrange(ranks)
@@ -62,6 +72,7 @@ def test_the_rank_that_was_killed_is_named(folder: Path, by_mpiexec: bool) -> No
         named = re.findall(r"fire_train: rank (\d+) on \S+ died; last seen: ", output)
         assert named == [str(victim)], f"kill {turn}: {output[-2000:]}"
         assert not own & shared_memory()
+        wait_until_gone(pids)
 
 
 def mapped_names(pid: int) -> set[str]:
@@ -74,26 +85,34 @@ def test_ranks_end_with_their_launcher(folder: Path, number: int) -> None:  # no
     job, pids = started(folder, 2, by_mpiexec=False)
     job.send_signal(number)
     job.wait(timeout=30)
-    end = time.monotonic() + 20
-    while [pid for pid in pids if Path(f"/proc/{pid}").exists() and not _zombie(pid)]:
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    wait_until_gone(pids)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The weights after a run of one process that nobody killed."""
+    place = tmp_path_factory.mktemp("whole")
+    write(place, ITERATIONS, snapshot=3)
+    run_here(place, "--leaves", "2")
+    return digest(place)
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_killed_runs_end_with_the_bits_of_whole_ones(folder: Path, ranks: int) -> None:  # noqa: F811
+def test_killed_runs_end_with_the_bits_of_whole_ones(
+    folder: Path,  # noqa: F811
+    whole: str,
+    ranks: int,
+) -> None:
     """Killed at any moment, also while they save, and resumed from what they left."""
-    iterations = 60
-    write(folder, iterations, snapshot=3)
+    write(folder, ITERATIONS, snapshot=3)
+    flags = ["--leaves", "2", "--snapshot", "auto"]
     many = ["-n", str(ranks)] if ranks > 1 else []
-    flags = [*many, "--leaves", "2", "--snapshot", "auto"]
-    whole = finished(folder, flags, iterations)
     rng = random.Random(ranks)
     kills = 0
     while kills < KILLS:
-        job = start(folder, *flags)
-        before = len(list(folder.glob("snap_iter_*.solverstate")))
-        while job.poll() is None and len(list(folder.glob("snap_iter_*.solverstate"))) == before:
+        job = start(folder, *many, *flags)
+        before = len(states(folder))
+        while job.poll() is None and len(states(folder)) == before:
             time.sleep(0.005)
         time.sleep(rng.random() * 0.3)
         victims = [*ranks_of(job)] if ranks > 1 else [job.pid]
@@ -101,25 +120,21 @@ def test_killed_runs_end_with_the_bits_of_whole_ones(folder: Path, ranks: int) -
             os.kill(rng.choice(victims), signal.SIGKILL)
             kills += 1
         job.communicate(timeout=60)
-        if (folder / f"snap_iter_{iterations}.caffemodel").exists():
-            assert digest(folder, iterations) == whole
-            clear(folder)
-    assert finished(folder, flags, iterations) == whole
+        if model(folder).exists():
+            assert digest(folder) == whole
+            for file in folder.glob("snap*"):
+                file.unlink()
+    (run if many else run_here)(folder, *many, *flags)
+    assert digest(folder) == whole
 
 
-def finished(folder: Path, flags: list[str], iterations: int) -> str:  # noqa: F811
-    job = start(folder, *flags)
-    output, _ = job.communicate(timeout=240)
-    assert job.returncode == 0, output
-    found = digest(folder, iterations)
-    clear(folder)
-    return found
+def states(folder: Path) -> list[Path]:  # noqa: F811
+    return list(folder.glob("snap_iter_*.solverstate"))
 
 
-def digest(folder: Path, iterations: int) -> str:  # noqa: F811
-    model = folder / f"snap_iter_{iterations}.caffemodel"
-    return hashlib.sha256(model.read_bytes()).hexdigest()
+def model(folder: Path) -> Path:  # noqa: F811
+    return folder / f"snap_iter_{ITERATIONS}.caffemodel"
 
 
-def clear(folder: Path) -> None:  # noqa: F811
-    subprocess.run(["sh", "-c", "rm -f snap*"], cwd=folder, check=True)
+def digest(folder: Path) -> str:  # noqa: F811
+    return hashlib.sha256(model(folder).read_bytes()).hexdigest()
