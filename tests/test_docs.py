@@ -30,6 +30,16 @@ def test_the_index_has_every_page() -> None:
         assert page.name == "README.md" or f"({page.name})" in index, page.name
 
 
+def test_the_table_of_commands_has_every_installed_one() -> None:
+    scripts = (ROOT / "pyproject.toml").read_text().partition("[project.scripts]")[2]
+    installed = re.findall(r'^"?([\w.]+)"? = "', scripts.partition("\n[")[0], re.MULTILINE)
+    page = (ROOT / "docs" / "commands.md").read_text().partition("\n## ")[0]
+    named = re.findall(r"^\| (`.*?`) \|", page, re.MULTILINE)
+    listed = [name for row in named for name in re.findall(r"`(\S+)`", row)]
+    assert "fire_train" in installed
+    assert sorted(listed) == sorted(installed)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_and_flags_exist(page: Path) -> None:
     """Of indented command lines, those that begin with one of our commands."""
