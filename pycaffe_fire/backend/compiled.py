@@ -7,6 +7,7 @@ import importlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from .kernel_cache import keep_kernels_in_cache_folder
@@ -64,7 +65,34 @@ def _compile(function: F, **options: Any) -> F:
         compiled: F = numba.njit(nogil=True, cache=True, **options)(function)
     except RuntimeError:  # no folder to cache in: a read-only installation without a home
         compiled = numba.njit(nogil=True, **options)(function)
+    _compile_beside_main_thread(compiled)
     return compiled
+
+
+def _compile_beside_main_thread(dispatcher: Any) -> None:
+    """Compile in another thread what the main thread calls first, so that it answers signals.
+
+    LLVM may keep a thread for seconds, and what a signal's handler raises in one of its callbacks
+    is lost, which leaves the kernel half-made. An interrupted thread waits no longer; the compiler
+    finishes that one kernel.
+    """
+    compile_for = dispatcher._compile_for_args
+
+    def compile_beside(*arguments: Any, **keywords: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            return compile_for(*arguments, **keywords)
+        made: Future[Any] = Future()
+
+        def compile_now() -> None:
+            try:
+                made.set_result(compile_for(*arguments, **keywords))
+            except BaseException as error:  # raised where the kernel is needed
+                made.set_exception(error)
+
+        threading.Thread(target=compile_now, name="compiler").start()
+        return made.result()
+
+    dispatcher._compile_for_args = compile_beside
 
 
 class _Compilations:

@@ -82,7 +82,6 @@ def test_its_user_trains_the_demo_and_uninstalls_all(wheel: Path, tmp_path: Path
     pip: list[str | Path] = [python, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     before = files(place)
     run([*pip, "install", "--no-index", "--no-deps", "--no-warn-conflicts", wheel], work)
-    run([python, "-c", "import pycaffe_fire as p; assert 'environment' in p.__file__"], work)
 
     shown = run([bin_folder / "fire_train", "--demo", "lenet", "--out", "try", "--iterations", "2",
                  "--quiet"], work)  # fmt: skip
@@ -91,7 +90,8 @@ def test_its_user_trains_the_demo_and_uninstalls_all(wheel: Path, tmp_path: Path
     assert (work / "try" / "runs" / "lenet" / "lenet_iter_2.caffemodel").exists()
     assert {path.name for path in work.iterdir()} == {"try"}
 
-    hint = run([python, "-c", "from pycaffe_fire.installation import install_hint as h; "
+    hint = run([python, "-c", "from pycaffe_fire import installation as i; "
+                "assert 'environment' in i.__file__; h = i.install_hint; "
                 "print(h('mpi'), h('gpu'), sep='; ')"], work)  # fmt: skip
     assert hint.startswith("pip install mpi4py mpich; pip install 'cupy-cuda13x[ctk]' nvidia-cudnn")
 
