@@ -13,11 +13,11 @@ from typing import Any, NoReturn
 
 from ..errors import FireError
 from ..installation import install_hint
+from ..parallel.launch import INTERRUPTED
 from ..registry import did_you_mean
 from ..version import VERSION
 
 _FLAG = re.compile("-[A-Za-z]")  # not a negative number
-INTERRUPTED = 130  # what shells call a process that Ctrl-C ended
 
 
 class PlainParser(argparse.ArgumentParser):

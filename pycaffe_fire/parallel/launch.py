@@ -24,6 +24,7 @@ from .signed import SECRET_VARIABLE, new_secret
 
 POLL = 0.2  # seconds
 STOPPED = 75  # exit status of a run that was asked to stop, did, and can go on: EX_TEMPFAIL
+INTERRUPTED = 130  # what shells call a process that Ctrl-C ended
 PASSED_ON = ("SIGINT", "SIGHUP", "SIGTERM", "SIGUSR1", "SIGUSR2")
 GRACE = 5.0  # seconds between asking a failed job to end and ending it
 # Tells ranks that what they write to standard error ends at a terminal, and how wide that is.
@@ -94,7 +95,8 @@ class Job:
                     time.sleep(2 * POLL)  # let MPI finish on its own where it can
                     self._end()
                     return self._process.returncode or 1, failure
-                time.sleep(POLL)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(POLL)
             return self._process.returncode, self._monitor.failure()
         finally:
             self._monitor.close()
@@ -179,7 +181,7 @@ class SignalsToJob:
     """Between `with` and its end signals go on to the ranks of `job`, the present attempt."""
 
     def __init__(self, stops: Collection[int]) -> None:
-        self.asked_to_stop = False
+        self.asked_to_stop = self.interrupted = False  # the latter by Ctrl-C
         self._job: Job | None = None
         self._stops = stops
         self._before: dict[int, Any] = {}
@@ -195,7 +197,9 @@ class SignalsToJob:
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         reaches = self._job is None or self._job.send(number)
-        self.asked_to_stop |= reaches and number in self._stops
+        if reaches and number in self._stops:
+            self.asked_to_stop = True
+            self.interrupted |= number == signal.SIGINT
 
     def go_to(self, job: Job) -> None:
         """From now on; a request to stop that came while it was started reaches it, too."""
@@ -238,7 +242,10 @@ def _attempts(
         signals.go_to(job)
         status, failure = job.wait()
         if signals.asked_to_stop and not (failure and failure.told):
-            return status and STOPPED  # a rank that had no handler yet has died of the signal
+            if status in (0, STOPPED):
+                return status
+            # Ctrl-C found nothing to save; a rank that had no handler yet has died of the signal.
+            return INTERRUPTED if signals.interrupted else STOPPED
         if failure and not failure.told:
             say(str(failure))
         if status in (0, STOPPED) or attempt == restarts:

@@ -127,6 +127,8 @@ class Monitor:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._server, selectors.EVENT_READ)
         self._closed = threading.Event()
+        self._waker, self._woken = socket.socketpair()  # ends the wait for callers
+        self._selector.register(self._woken, selectors.EVENT_READ)
         self._thread = threading.Thread(target=self._serve, name="monitor", daemon=True)
         self._thread.start()
 
@@ -228,10 +230,12 @@ class Monitor:
 
     def close(self) -> None:
         self._closed.set()
+        self._waker.send(b"\0")
         self._thread.join(2 * _TICK)
         for caller in list(self._callers.values()):
             self._drop(caller)
-        self._server.close()
+        for each in (self._server, self._waker, self._woken):
+            each.close()
         self._selector.close()
 
 

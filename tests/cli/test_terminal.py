@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from pycaffe_fire.cli.common import INTERRUPTED
 from pycaffe_fire.errors import SolverError
-from pycaffe_fire.parallel.launch import find_mpiexec
+from pycaffe_fire.parallel.launch import INTERRUPTED, find_mpiexec
 from tests.cli.runs import PACKAGE, make_run, write_solver
 
 pexpect = pytest.importorskip("pexpect", reason="pexpect is missing: it types at a terminal")
@@ -127,8 +126,8 @@ def test_an_interrupt_while_compiling_is_answered_at_once(
                  test_interval=ENDLESS)  # fmt: skip
     many = ["-n", str(ranks), "--threads", "1"] if ranks > 1 else []
     session = start(*many, XDG_CACHE_HOME=str(run / "empty"), NUMBA_CACHE_DIR="")
-    session.wait_for("compiling kernels, once")
-    session.wait_for(" done, ")
+    while not kernels(run):
+        session.wait_for("compiling kernels, once")  # it is written again with every kernel
     before = kernels(run)
     session.process.sendintr()
     session.wait_for("fire_train: interrupted, nothing half-written is left")
