@@ -31,7 +31,8 @@ def _no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_no_cache")
 def test_an_interrupt_ends_the_wait_and_not_the_compiler() -> None:
     """What a handler raises in the compiler may be lost, or leave a kernel half-made."""
-    interrupted, went_on = threading.Event(), []
+    interrupted = threading.Event()
+    went_on: list[bool] = []
 
     def tell(done: int, seconds: float) -> None:
         if not went_on:
