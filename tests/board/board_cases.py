@@ -125,7 +125,7 @@ class Server:
         connection.request("GET", "/api/live", headers={"Authorization": f"token {self.token}"})
         answer = connection.getresponse()
         found: dict[str, dict[str, Any]] = {}
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not found and time.monotonic() < deadline:
             line = answer.readline()
             if line.startswith(b"data: "):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PACKAGE = Path(__file__).parents[2]
+PATIENCE = 240  # seconds; machines may be busy, and kernels have to be compiled once
 SOLVER = """
 net: "net.prototxt" type: "SGD" base_lr: 0.05 momentum: 0.9 lr_policy: "step" gamma: 0.3
 stepsize: 6 max_iter: 20 display: 5 test_iter: 2 test_interval: 10 snapshot_prefix: "snap"
@@ -58,7 +59,7 @@ class Command:
             )  # fmt: skip
 
     def wait_for(self, text: str, times: int = 1) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while self.log.read_text().count(text) < times:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.process.kill()
@@ -71,7 +72,7 @@ class Command:
     def finish(self) -> tuple[int, str, str]:
         """Exit status, standard output and the log."""
         try:
-            out, _ = self.process.communicate(timeout=60)
+            out, _ = self.process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise

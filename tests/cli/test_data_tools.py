@@ -155,7 +155,7 @@ def test_a_killed_converter_leaves_no_half_database(golden: Path) -> None:
     command = [sys.executable, "-m", "pycaffe_fire.cli.convert_imageset", "--threads=1"]
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
     process = subprocess.Popen([*command, "./", "list.txt", "mine"], env=environment)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not list(golden.glob(".mine.*/data.mdb")) and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)

@@ -240,7 +240,7 @@ def test_signals_go_on_to_the_ranks(folder: Path, number: int) -> None:
     job.send_signal(signal.SIGHUP)
     wait_for(folder, job, "snap_iter_*.solverstate")
     job.send_signal(number)
-    output, _ = job.communicate(timeout=60)
+    output, _ = job.communicate(timeout=120)
     assert job.returncode == STOPPED, output
     assert "starting again" not in output and "fire_train: rank" not in output
     assert len(list(folder.glob("snap_iter_*.solverstate"))) == 2
@@ -256,7 +256,7 @@ def test_a_test_of_many_passes_does_not_keep_ranks_from_stopping(folder: Path) -
     job = start(folder, "--leaves", "2", launcher=[find_mpiexec(), "-n", "2"])
     wait_until_training(folder, job)
     os.kill(sorted(ranks_of(job), key=_rank)[1], signal.SIGTERM)
-    output, _ = job.communicate(timeout=60)
+    output, _ = job.communicate(timeout=120)
     assert job.returncode == STOPPED, output
     assert "Test interrupted." in output
 
@@ -266,7 +266,7 @@ def test_a_request_to_stop_a_job_that_is_being_started_is_no_failure(folder: Pat
     job = start(folder, "-n", "2", "--restarts", "1")
     time.sleep(1)
     job.send_signal(signal.SIGTERM)
-    output, _ = job.communicate(timeout=60)
+    output, _ = job.communicate(timeout=120)
     assert job.returncode in (STOPPED, -signal.SIGTERM), output  # or Python itself was starting
     assert "starting again" not in output
 
@@ -274,7 +274,7 @@ def test_a_request_to_stop_a_job_that_is_being_started_is_no_failure(folder: Pat
 def test_an_error_in_one_rank_ends_all_with_one_message(folder: Path) -> None:
     write(folder, 100, extra=PYTHON)
     job = start(folder, "-n", "2", "--allow-python-layers")
-    output, _ = job.communicate(timeout=100)
+    output, _ = job.communicate(timeout=240)
     assert job.returncode != 0
     assert len(re.findall("fire_train: rank 1 on .* failed", output)) == 1
     assert "the fourth pass is too much" in output
@@ -285,7 +285,7 @@ def test_a_rank_that_hangs_is_named_with_what_it_did_last(folder: Path) -> None:
     write(folder, 100, extra=PYTHON)
     (folder / "trouble.py").write_text(TROUBLE + SHORT_PATIENCE)
     job = start(folder, "-n", "2", "--allow-python-layers", HANG="1")
-    output, _ = job.communicate(timeout=100)
+    output, _ = job.communicate(timeout=240)
     assert job.returncode != 0
     (line,) = re.findall("fire_train: rank .*", output)
     assert re.search(r"rank 1 on \S+ has not answered for \d+ s; last seen: iteration 3", line)
@@ -295,7 +295,7 @@ def test_an_error_under_mpiexec_is_told_once(folder: Path) -> None:
     """Not again by those that watch the rank, or see others end because of it."""
     write(folder, 100, extra=PYTHON)
     job = start(folder, "--allow-python-layers", launcher=[find_mpiexec(), "-n", "3"])
-    output, _ = job.communicate(timeout=100)
+    output, _ = job.communicate(timeout=240)
     assert job.returncode != 0
     (line,) = re.findall("fire_train: rank .*", output)
     assert re.search("rank 1 on .* failed .*: .*the fourth pass is too much", line), output
@@ -306,7 +306,7 @@ def test_mpiexec_starts_ranks_and_a_hang_ends_them_too(folder: Path) -> None:
     (folder / "trouble.py").write_text(TROUBLE + SHORT_PATIENCE)
     launcher = [find_mpiexec(), "-n", "2"]
     job = start(folder, "--allow-python-layers", launcher=launcher, HANG="1")
-    output, _ = job.communicate(timeout=100)
+    output, _ = job.communicate(timeout=240)
     assert job.returncode != 0
     (line,) = re.findall("fire_train: rank .*", output)
     assert re.search(r"rank 0 on \S+ failed \(iteration 3\): no answer from rank 1 on \S+ ", line)
@@ -325,7 +325,7 @@ if os.environ.get("PMI_RANK") == "1":
     )
     write(folder, 5, extra=PYTHON)
     job = start(folder, "-n", "2", "--allow-python-layers")
-    output, _ = job.communicate(timeout=100)
+    output, _ = job.communicate(timeout=240)
     assert job.returncode != 0
     assert re.search("the version of pycaffe_fire differs between rank 0 .* and rank 1", output)
 
@@ -346,6 +346,6 @@ def test_ranks_that_see_other_records_refuse_to_start(folder: Path) -> None:
     (folder / "net.prototxt").write_text(data + net[net.index('layer { name: "conv"') :])
     mover = ["sh", "-c", 'cd host$PMI_RANK && cp ../*.prototxt . && exec "$@"', "sh"]
     job = start(folder, launcher=[find_mpiexec(), "-n", "2", *mover])
-    output, _ = job.communicate(timeout=100)
+    output, _ = job.communicate(timeout=240)
     assert job.returncode != 0
     assert re.search("the data differs between rank 0 .* and rank 1", output), output

@@ -67,7 +67,7 @@ def test_the_rank_that_was_killed_is_named(folder: Path, by_mpiexec: bool) -> No
         victim = rng.randrange(ranks)
         time.sleep(rng.random())
         os.kill(pids[victim], signal.SIGKILL)
-        output, _ = job.communicate(timeout=60)
+        output, _ = job.communicate(timeout=120)
         assert job.returncode != 0
         named = re.findall(r"fire_train: rank (\d+) on \S+ died; last seen: ", output)
         assert named == [str(victim)], f"kill {turn}: {output[-2000:]}"
@@ -84,7 +84,7 @@ def mapped_names(pid: int) -> set[str]:
 def test_ranks_end_with_their_launcher(folder: Path, number: int) -> None:  # noqa: F811
     job, pids = started(folder, 2, by_mpiexec=False)
     job.send_signal(number)
-    job.wait(timeout=30)
+    job.wait(timeout=120)
     wait_until_gone(pids)
 
 
@@ -119,7 +119,7 @@ def test_killed_runs_end_with_the_bits_of_whole_ones(
         if job.poll() is None and victims:
             os.kill(rng.choice(victims), signal.SIGKILL)
             kills += 1
-        job.communicate(timeout=60)
+        job.communicate(timeout=120)
         if model(folder).exists():
             assert digest(folder) == whole
             for file in folder.glob("snap*"):

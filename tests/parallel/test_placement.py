@@ -62,7 +62,7 @@ def test_neighbours_share_a_host_under_a_real_mpiexec() -> None:
     show = ["sh", "-c", "echo $PMI_RANK is $MPI_LOCALRANKID of $MPI_LOCALNRANKS"]
     done = subprocess.run(
         [mpiexec, "-n", "4", *host_arguments(placed, open_mpi=False), *show],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=240,
     )  # fmt: skip
     assert sorted(done.stdout.splitlines()) == [
         "0 is 0 of 2", "1 is 1 of 2", "2 is 0 of 2", "3 is 1 of 2"

@@ -76,7 +76,7 @@ def test_a_job_that_saved_nothing_starts_as_it_did(folder: Path) -> None:
     run_here(folder, "--leaves", "2")  # leaves snapshots of its own
     write(folder, 10, extra=PYTHON)
     job = start(folder, "-n", "2", "--restarts", "1", "--allow-python-layers", "--leaves", "2")
-    output, _ = job.communicate(timeout=120)
+    output, _ = job.communicate(timeout=240)
     assert "starting again" in output and "Resuming" not in output
 
 
@@ -92,7 +92,7 @@ def test_a_full_disk_ends_all_ranks_with_one_sentence(folder: Path) -> None:
         pytest.skip("mounting a small file system is not permitted")
     try:
         job = start(folder, "-n", "2")
-        output, _ = job.communicate(timeout=120)
+        output, _ = job.communicate(timeout=240)
         assert job.returncode != 0
     finally:
         subprocess.run(["umount", str(disk)], check=True)

@@ -130,14 +130,14 @@ def test_tests_snapshots_and_warnings_stay_above_the_line(screen: Any) -> None:
 def test_it_draws_seldom_and_costs_little(screen: Any) -> None:
     display, file = screen
     display(started())
-    began = time.perf_counter()
+    began, busy = time.perf_counter(), time.process_time()
     before = file.getvalue().count("/1000")
     events_shown = [trained(i) for i in range(20_000)]
     for event in events_shown:
         display(event)
-    seconds = time.perf_counter() - began
+    seconds, busy = time.perf_counter() - began, time.process_time() - busy
     assert file.getvalue().count("/1000") - before <= 2 + seconds / 0.25
-    assert seconds / len(events_shown) < 200e-6  # about 3e-6 on an idle machine
+    assert busy / len(events_shown) < 200e-6  # about 3e-6 on an idle machine
 
 
 def test_a_terminal_that_is_gone_does_not_end_the_run() -> None:
@@ -186,7 +186,7 @@ def test_a_terminal_gets_the_display_and_two_interrupts_end_it(tmp_path: Path) -
         cwd=tmp_path, stdin=slave, stdout=slave, stderr=slave, env=environment,
     )  # fmt: skip
     os.close(slave)
-    text, deadline = "", time.monotonic() + 60
+    text, deadline = "", time.monotonic() + 240
     while process.poll() is None and time.monotonic() < deadline:
         text += read_ready(master)
         if "loss = " in text:  # behind it is the one endless iteration

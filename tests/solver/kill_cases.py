@@ -100,13 +100,13 @@ class Case:
         """Start, and kill it some time after it began to train, unless it is done before."""
         log = self.folder / "log.txt"
         process = self.start()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while "Solving" not in log.read_text() and process.poll() is None:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         time.sleep(chance.uniform(0, 0.8))
         process.send_signal(signal.SIGKILL)
-        process.wait(10)
+        process.wait(60)
 
     def result(self) -> tuple[bytes, Any, list[bytes], dict[str, Any]]:
         """The last weights, state, history and record, less when it was written."""

@@ -217,7 +217,7 @@ def test_ranks_decide_alike_and_name_the_rank(tmp_path: Path, policy: str) -> No
     )
     flags = ["--solver", "solver.prototxt", "--on-nan", policy, "--threads", "1", "-n", "2"]
     done = subprocess.run(
-        [sys.executable, "-m", "pycaffe_fire.cli.fire_train", *flags], cwd=tmp_path, timeout=90,
+        [sys.executable, "-m", "pycaffe_fire.cli.fire_train", *flags], cwd=tmp_path, timeout=240,
         env={**os.environ, "PYTHONPATH": str(PACKAGE), "OMP_WAIT_POLICY": "passive"},
         capture_output=True, text=True,
     )  # fmt: skip

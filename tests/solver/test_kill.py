@@ -84,7 +84,7 @@ def test_killed_at_random(undisturbed: Any, tmp_path: Path, round_number: int) -
 )  # fmt: skip
 def test_killed_in_a_snapshot(undisturbed: Any, tmp_path: Path, program: str, number: int) -> None:
     case = Case(tmp_path, *KINDS[0], every=10)
-    assert case.start(program.format(number=number)).wait(60) == -9
+    assert case.start(program.format(number=number)).wait(240) == -9
     left = case.files()
     assert any(".tmp" in name for name in left)
     assert "run_iter_20.solverstate" not in left and "run_iter_10.solverstate" in left

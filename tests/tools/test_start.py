@@ -61,7 +61,7 @@ def interrupted(checkout: Path, commands: dict[str, str]) -> tuple[int, str]:
             [sys.executable, "tools/start.py", "train"], cwd=checkout, stdout=file,
             stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while "training" not in out.read_text():
             assert started.poll() is None and time.monotonic() < deadline, out.read_text()
             time.sleep(0.05)
