@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -118,32 +119,39 @@ def points(page: Page, chart: str) -> int:
     return int(found[0].get_attribute("data-points") or 0) if found else 0
 
 
-def test_a_live_run_grows_without_reload(page: Page, case: Path) -> None:
-    """The lines of a real run arrive one by one, as a run writes them."""
-    lines = (case / "runs" / "good" / "net_log.jsonl").read_bytes().splitlines(keepends=True)
-    first = json.loads(lines[0])
-    first |= {"process": os.getpid(), "time": time.time()}
-    first["hardware"]["host"] = socket.gethostname()
-    folder = case / "runs" / "live"
-    folder.mkdir()
+@contextmanager
+def running(case: Path, name: str, *flags: str) -> Iterator[subprocess.Popen[str]]:
+    """A solver at work, for as long as the tests want."""
+    solver = write_solver(case, name, iterations=10_000_000)
+    solver.write_text(solver.read_text().replace("snapshot: 20", "snapshot: 10000000"))
+    run = subprocess.Popen(
+        [sys.executable, "-m", "pycaffe_fire.cli.fire_train", "--solver", str(solver), *flags],
+        cwd=case, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert run.stderr is not None
     try:
-        with (folder / "net_log.jsonl").open("ab", buffering=0) as log:
-            log.write(json.dumps(first).encode() + b"\n" + b"".join(lines[1:30]))
-            page.wait(".state.running")
-            page.run("window.stays = true")
-            page.open("live")
-            before = eventually(lambda: points(page, "loss"))
-            seen = page.text(".tile b")
-            for line in lines[30:80]:
-                log.write(line)
-            eventually(lambda: points(page, "loss") > before + 5)
-            eventually(lambda: page.text(".tile b") != seen)
-            assert page.run("return window.stays") is True
-            page.driver.back()
-            log.write(b"".join(lines[80:]))
-            eventually(lambda: not page.all("tbody .state.running:not(.more)"))
+        yield run
     finally:
-        shutil.rmtree(folder)
+        run.kill()
+        run.stderr.read()
+        run.wait()
+
+
+def test_a_live_run_grows_without_reload(page: Page, case: Path) -> None:
+    with running(case, "live", "--quiet") as run:
+        page.wait(".state.running")
+        page.run("window.stays = true")
+        page.open("live")
+        before = eventually(lambda: points(page, "loss"))
+        seen = page.text(".tile b")
+        eventually(lambda: points(page, "loss") > before + 5)
+        eventually(lambda: page.text(".tile b") != seen)
+        run.send_signal(signal.SIGINT)  # it saves and ends
+        eventually(lambda: "stopped" in page.text("main"))
+        assert page.run("return window.stays") is True
+    shutil.rmtree(case / "runs" / "live")
+    page.driver.back()
     eventually(lambda: len(page.all("tr[data-run]")) == 2)
 
 
@@ -189,6 +197,44 @@ def test_hovering_shows_numbers(page: Page) -> None:
     last = page.text('[data-chart="loss"] .u-value')
     webdriver.ActionChains(page.driver).move_to_element_with_offset(over, 80, 0).perform()
     eventually(lambda: page.text('[data-chart="loss"] .u-value') != last)
+
+
+def test_a_range_is_dragged_and_axes_are_logarithmic(page: Page) -> None:
+    page.open("good")
+    eventually(lambda: points(page, "loss") == 40)
+    over = page.wait('[data-chart="loss"] .u-over')
+    mouse = webdriver.ActionChains(page.driver)
+    mouse.move_to_element_with_offset(over, -60, 0).click_and_hold()
+    mouse.move_by_offset(100, 0).release().perform()
+    eventually(lambda: 0 < points(page, "loss") < 25)
+    webdriver.ActionChains(page.driver).double_click(over).perform()
+    eventually(lambda: points(page, "loss") == 40)
+
+    def drawn() -> str:
+        script = "return document.querySelector('[data-chart=\"loss\"] canvas').toDataURL()"
+        return str(page.run(script))
+
+    def middle() -> float:
+        """The iteration under the mouse in the middle of the chart."""
+        over = page.wait('[data-chart="loss"] .u-over')
+        mouse = webdriver.ActionChains(page.driver).move_to_element_with_offset(over, 9, 0)
+        mouse.move_to_element(over).perform()
+        return float(page.text('[data-chart="loss"] .u-value'))
+
+    def tick(name: str) -> None:
+        next(label for label in page.all(".bar label") if label.text == name).click()
+
+    straight = drawn()
+    assert 15 < middle() < 25
+    tick("log y")
+    eventually(lambda: drawn() != straight)
+    tick("log y")
+    eventually(lambda: drawn() == straight)
+    tick("log x")
+    eventually(lambda: drawn() != straight)
+    eventually(lambda: middle() <= 10)  # the middle of the decades from 1 to 100
+    tick("log x")
+    eventually(lambda: drawn() == straight)
 
 
 def test_one_run_is_shown_whole(page: Page) -> None:
@@ -320,22 +366,12 @@ def test_the_page_is_small() -> None:
 
 
 def test_a_board_runs_beside_a_run_and_ends_with_it(case: Path) -> None:
-    solver = write_solver(case, "beside", iterations=100_000)
-    run = subprocess.Popen(
-        [sys.executable, "-m", "pycaffe_fire.cli.fire_train", "--solver", str(solver), "--board"],
-        cwd=case, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
-    assert run.stderr is not None
-    try:
+    with running(case, "beside", "--board") as run:  # it is killed: the worst end there is
+        assert run.stderr is not None
         address = run.stderr.readline().strip().removeprefix("fire_board: ")
         assert address.startswith("http://127.0.0.1:")
         with urllib.request.urlopen(address, timeout=60) as answer:
             assert b"fire_board" in answer.read()
-    finally:
-        run.kill()  # the worst end there is
-        run.stderr.read()
-        run.wait()
     port = int(address.split(":")[2].split("/")[0])
 
     def closed() -> bool:
