@@ -215,14 +215,21 @@ def test_a_range_is_dragged_and_axes_are_logarithmic(page: Page) -> None:
         return str(page.run(script))
 
     def middle() -> float:
-        """The iteration under the mouse in the middle of the chart."""
-        over = page.wait('[data-chart="loss"] .u-over')
-        mouse = webdriver.ActionChains(page.driver).move_to_element_with_offset(over, 9, 0)
-        mouse.move_to_element(over).perform()
-        return float(page.text('[data-chart="loss"] .u-value'))
+        """The iteration under the mouse in the middle of the chart, at one moment."""
+        page.run(
+            "const over = document.querySelector('[data-chart=\"loss\"] .u-over'),"
+            " box = over.getBoundingClientRect();"
+            "for (const at of [0.4, 0.5]) over.dispatchEvent(new MouseEvent('mousemove',"
+            " {bubbles: true, clientX: box.x + at * box.width, clientY: box.y + 9}))"
+        )
+        return float(page.text('[data-chart="loss"] .u-value') or "inf")
 
     def tick(name: str) -> None:
-        next(label for label in page.all(".bar label") if label.text == name).click()
+        page.run(
+            "[...document.querySelectorAll('.bar label')]"
+            ".find((label) => label.innerText === arguments[0]).click()",
+            name,
+        )
 
     straight = drawn()
     assert 15 < middle() < 25
