@@ -156,11 +156,11 @@ def _layers(group: Any, prefix: str, depth: int) -> Iterator[tuple[str, Any]]:
     group that holds only groups is part of a name."""
     if depth > _MAX_DEPTH:
         raise WeightsError("groups are nested too deep for layer names")
-    for name in group:
+    for name in _names(group):
         child = _own(group, name)
         if not isinstance(child, h5py.Group):
             continue
-        inner = [key for key in child if isinstance(_own(child, key), h5py.Group)]
+        inner = [key for key in _names(child) if isinstance(_own(child, key), h5py.Group)]
         if len(inner) < len(child) or not inner:
             yield prefix + name, child
         if inner:
@@ -169,7 +169,7 @@ def _layers(group: Any, prefix: str, depth: int) -> Iterator[tuple[str, Any]]:
 
 def _arrays(group: Any) -> list[Floats]:
     """Datasets 0, 1, ...; a gap is a blob that another layer owns."""
-    indices = sorted(int(name) for name in group if name.isdecimal())
+    indices = sorted(int(name) for name in _names(group) if name.isdecimal())
     if indices and indices[-1] > 2 * len(group) + 1000:
         raise WeightsError(f'"{group.name}" has no blobs before number {indices[-1]}')
     missing: Floats = np.empty(0, np.float32)
@@ -177,6 +177,13 @@ def _arrays(group: Any) -> list[Floats]:
     for i in indices:
         arrays[i] = np.asarray(_stored(_own(group, str(i))), np.float32)
     return arrays
+
+
+def _names(group: Any) -> list[str]:
+    names = list(group)
+    if not all(isinstance(name, str) for name in names):  # h5py gives bytes that are no UTF-8
+        raise WeightsError(f'a damaged HDF5 file: a name in "{group.name}" is no text')
+    return names
 
 
 def _own(group: Any, name: str) -> Any:
