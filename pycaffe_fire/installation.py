@@ -84,7 +84,7 @@ def copy_model(name: str, folder: Path) -> list[Path]:
         raise FireError(f"{target}: is there already; choose another folder")
     try:
         shutil.copytree(source, target)
-        made = sorted(target.iterdir())
+        made = sorted(path for path in target.rglob("*") if path.is_file())
         for path in made:
             text = path.read_text(encoding="utf-8")
             path.write_text(
@@ -106,13 +106,13 @@ def _model(name: str) -> Path:
 
 
 def find_model_file(path: str | os.PathLike[str]) -> str:
-    """The path itself; where nothing is there, but it names a file of models/, that file."""
+    """The path itself; where nothing is there, but it names something of models/, that."""
     name = os.fspath(path)
     parts = Path(os.path.normpath(name)).parts
-    if parts[:1] != (MODELS,) or os.path.lexists(name):
+    if parts[:1] != (MODELS,) or len(parts) == 1 or os.path.lexists(name):
         return name
     shipped = models_folder().joinpath(*parts[1:])
-    if not shipped.is_file():
+    if not shipped.exists():
         return name
     _say_once(name, str(shipped))
     return str(shipped)

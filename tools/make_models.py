@@ -30,6 +30,7 @@ def nin() -> dict[str, str]:
         "train_val": str(imagenet.nin_train_val(256)),
         "train_val_b1024": str(imagenet.nin_train_val(1024)),
         "deploy": str(imagenet.nin_deploy()),
+        **solvers.nin_sweep(),
     }
 
 
@@ -57,6 +58,7 @@ def googlenet() -> dict[str, str]:
         "train_val": str(imagenet.googlenet_train_val(32)),
         "train_val_b1024": str(imagenet.googlenet_train_val(1024)),
         "deploy": str(imagenet.googlenet_deploy()),
+        **solvers.googlenet_sweep(),
     }
 
 

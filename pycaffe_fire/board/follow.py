@@ -41,7 +41,10 @@ class FollowedRun(Run):
     def ending(self) -> Run:
         """The same run with only the last point of every curve."""
         points = {name: [Point(*series.last)] for name, series in self.curves.items()}
-        return Run(self.name, points, self.started, self.profile, self.troubles, self.finished)
+        return Run(
+            self.name, points, self.started, self.profile, self.troubles, self.timeline,
+            self.finished,
+        )  # fmt: skip
 
 
 class RunLog:
@@ -194,7 +197,7 @@ def _brief(event: dict[str, Any]) -> str:
         return f"{when} timed at {event['iteration']}: {', '.join(parts)}"
     if kind == "saved":
         return f"{when} saved {event['path']}"
-    if kind in ("histograms", "profiled"):
+    if kind in ("histograms", "profiled", "timeline"):
         return f"{when} {kind} at {event['iteration']}"
     shown = {**event, **event.get("outputs", {})}
     skip = ("event", "time", "outputs")

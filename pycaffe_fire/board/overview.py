@@ -21,6 +21,7 @@ def overview(log: RunLog, root: str) -> dict[str, Any]:
             "facts": _tables(log),
             "profile": _profile(log),
             "ranks": ranks(log),
+            "timeline": log.run.timeline or None,
             "memory": {"planned": started.get("memory") or {}, "tops": _largest(log)},
             "events": list(log.events)[::-1],
             "tail": [line for line in map(brief, log.tail) if line],

@@ -31,6 +31,7 @@ from ..report.progress import (
 from ..report.summary import summary_lines
 from ..report.tensorboard import TensorBoardLog
 from ..report.text import CaffeLog, Results
+from ..report.timeline import ChromeTrace
 from ..schema.proto import SolverParameter
 from ..solver import read_param
 from ..solver.events import Observer
@@ -193,11 +194,13 @@ def _logs(
     options: argparse.Namespace, param: SolverParameter, rank: int
 ) -> Iterator[list[Observer]]:
     """The files in which rank 0 records the run."""
-    logs: list[JsonLog | TensorBoardLog] = []
+    logs: list[JsonLog | TensorBoardLog | ChromeTrace] = []
     if rank == 0:
         logs.append(JsonLog(log_path(param.snapshot_prefix)))
         if options.tensorboard:
             logs.append(TensorBoardLog(options.tensorboard))
+        if options.trace:
+            logs.append(ChromeTrace(options.trace))
     try:
         yield [*logs]
     finally:

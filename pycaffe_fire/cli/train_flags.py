@@ -12,6 +12,7 @@ from ..parallel.communicators.wire import WIRES
 from ..parallel.job import DEFAULT
 from ..parallel.launch import STOPPED
 from ..solver.health import NAN_POLICIES
+from ..solver.large_batch import EPOCHS, ITERATIONS, PER_RANK
 from ..solver.signals import DEFAULT_EFFECTS, EFFECTS
 from .common import Parser, image_shape, positive, whole
 from .demo import DEMOS
@@ -30,6 +31,7 @@ NEEDED = (
     ("allow_empty_weights", "weights", "--weights FILES"),
     ("stop_after", "keep_best", "--keep-best METRIC: which output is to improve?"),
     ("scale_lr", "batch", "--batch: the rate is scaled with the batch"),
+    ("schedule", "batch", "--batch: what is to stay as it is when the batch changes?"),
     ("warmup", "scale_lr", "--scale-lr: to which rate should it rise?"),
     ("hosts", "ranks", "-n RANKS; where mpiexec or srun starts them, tell it the hosts"),
     ("restarts", "ranks", "-n RANKS: only what starts the ranks can start them again"),
@@ -148,7 +150,9 @@ def _add_keeping_flags(flag: Flag) -> None:
         "--snapshot", metavar="FILE",
         help="resume from this .solverstate; auto: from the newest complete one, if there is any",
     )  # fmt: skip
-    flag("--keep", type=positive, metavar="N", help="keep the last N snapshots, delete older ones")
+    flag(
+        "--keep", type=_snapshots, metavar="N", help="keep the last N snapshots, delete older ones"
+    )
     flag(
         "--keep-best", metavar="METRIC",
         help="keep a snapshot PREFIX_best of the best test result. METRIC is an output of a test "
@@ -187,6 +191,11 @@ def _add_report_flags(flag: Flag) -> None:
     flag(
         "--times", action="store_true",
         help="show where time goes, with a line for each rank, and log it with every display",
+    )  # fmt: skip
+    flag(
+        "--trace", metavar="FILE.json",
+        help="write what every rank did when in one of the first iterations, layer by layer, as a "
+        "trace for chrome://tracing or Perfetto",
     )  # fmt: skip
     flag(
         "--tensorboard", metavar="DIR",
@@ -245,7 +254,21 @@ def _add_batch_flags(flag: Flag) -> None:
         "--warmup", type=whole, metavar="N",
         help="with --scale-lr: rise to the scaled rate over N iterations (default: 5 %% of all)",
     )  # fmt: skip
+    flag(
+        "--schedule", choices=[EPOCHS, ITERATIONS],
+        help="with --batch: what stays. epochs: max_iter, steps of the rate, intervals of tests, "
+        "snapshots and displays come after as many samples as before (default); iterations: they "
+        "stay as written (default of --batch per-rank without --scale-lr, as in BVLC Caffe)",
+    )  # fmt: skip
 
 
 def _batch(text: str) -> int | str:
-    return text if text == "per-rank" else positive(text)
+    return text if text == PER_RANK else positive(text)
+
+
+def _snapshots(text: str) -> int:
+    if text in (EPOCHS, ITERATIONS):
+        raise argparse.ArgumentTypeError(
+            f"is for snapshots; what --batch keeps is said by --schedule {text}"
+        )
+    return positive(text)

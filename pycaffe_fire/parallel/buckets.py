@@ -76,6 +76,9 @@ class Exchange:
         self._error: BaseException | None = None
         self.busy_seconds = 0.0  # spent on merging and sums
         self.exposed_seconds = 0.0  # spent waiting for them after backward
+        # When the last iteration's buckets were worked on, and when their sums were waited for.
+        self.periods: list[tuple[float, float]] = []
+        self.waited = (0.0, 0.0)
         self._thread = threading.Thread(target=self._run, name="exchange", daemon=True)
         self._thread.start()
 
@@ -86,6 +89,7 @@ class Exchange:
         self._next = [0] * self._nets
         self._submitted = 0
         self._error = None
+        self.periods = []
         self._done.clear()
         if not self.buckets:  # nothing learns
             self._done.set()
@@ -117,7 +121,8 @@ class Exchange:
         """Wait until all buckets are summed; a failure in the thread is raised here."""
         began = time.perf_counter()
         self._done.wait()
-        self.exposed_seconds += time.perf_counter() - began
+        self.waited = began, time.perf_counter()
+        self.exposed_seconds += self.waited[1] - began
         if self._error is not None:
             raise self._error
 
@@ -130,7 +135,8 @@ class Exchange:
                     self._go_on(last=index == len(self.buckets) - 1)
             except BaseException as error:  # raised again in the thread that waits
                 self._error = error
-            self.busy_seconds += time.perf_counter() - began
+            self.periods.append((began, time.perf_counter()))
+            self.busy_seconds += self.periods[-1][1] - began
             if index == len(self.buckets) - 1 or self._error is not None:
                 self._done.set()
 

@@ -33,8 +33,18 @@ _NET = {"layers": [_LAYER], "data": [_DATA], "prototxt": TEXT}
 _HARDWARE = {
     "host": TEXT, "system": TEXT, "processor": TEXT, "cores": WHOLE, "memory_bytes": WHOLE
 }  # fmt: skip
+_JOB = {
+    "hosts": [
+        {
+            "name": TEXT, "ranks": WHOLE, "devices": [TEXT], "processor": TEXT, "cores": WHOLE,
+            "memory_bytes": WHOLE,
+        }
+    ],
+    "links": [{"where": TEXT, "ranks": [WHOLE], "latency": NUMBER, "bandwidth": NUMBER}],
+}  # fmt: skip
 _STAMP = {"event": TEXT, "time": NUMBER}
 _AT = {**_STAMP, "iteration": WHOLE}
+_SPAN = {"lane": TEXT, "kind": TEXT, "start": NUMBER, "stop": NUMBER}
 _TIMES = {"name": TEXT, "forward": NUMBER, "backward": NUMBER, "inside": Maybe(TEXT)}
 
 EVENTS: dict[str, Any] = {
@@ -47,13 +57,15 @@ EVENTS: dict[str, Any] = {
         },
         "batch": WHOLE, "leaves": WHOLE, "ranks": WHOLE, "communicator": TEXT, "backend": TEXT,
         "seed": WHOLE, "train": Maybe(_NET), "tests": [_NET], "hardware": _HARDWARE,
-        "versions": Named(TEXT),
+        "versions": Named(TEXT), "job": Maybe(_JOB, absent=True),
+        "notes": Maybe([TEXT], absent=True),
     },
     "trained": {
         **_AT, "loss": Maybe(NUMBER), "rate": Maybe(NUMBER), "images_per_second": Maybe(NUMBER),
         "outputs": Named(Maybe(NUMBER)),
     },
     "tested": {**_AT, "net": WHOLE, "outputs": Named(Maybe(NUMBER))},
+    "timeline": {**_AT, "ranks": [[_SPAN]], "hosts": [TEXT]},
     "profiled": {**_STAMP, "layers": [_TIMES]},
     "notfinite": {**_AT, "what": TEXT, "done": TEXT},
     "finished": {**_AT, "early": FLAG},

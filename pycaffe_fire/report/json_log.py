@@ -15,6 +15,7 @@ from typing import Any
 
 from google.protobuf import json_format
 
+from ..backend.hardware import hardware, versions
 from ..errors import FireError
 from ..parallel.leaves import Output
 from ..solver.events import (
@@ -28,10 +29,11 @@ from ..solver.events import (
     Started,
     Tested,
     Timed,
+    Timeline,
     Trained,
 )
-from .hardware import hardware, versions
 from .log_file import LogFile, Speed
+from .timeline import outline
 
 NET_FIELDS = ("net_param", "train_net_param", "test_net_param")  # recorded as nets, not here
 
@@ -68,6 +70,11 @@ class JsonLog:
                 return self._trained(event)
             case Timed():
                 return asdict(event)
+            case Timeline():
+                return {
+                    "iteration": event.iteration, "hosts": event.hosts,
+                    "ranks": _shortened([outline(spans) for spans in event.ranks]),
+                }  # fmt: skip
             case Tested():
                 return {
                     "iteration": event.iteration,
@@ -114,6 +121,8 @@ def _start(event: Started) -> dict[str, Any]:
         "train": asdict(event.train) if event.train else None,
         "tests": [asdict(net) for net in event.tests],
         "memory": event.memory,
+        "notes": event.notes,
+        "job": asdict(event.job),
         "folder": os.getcwd(),
         "process": os.getpid(),
         "hardware": hardware(),
@@ -133,7 +142,7 @@ def output_values(outputs: list[Output]) -> dict[str, float]:
 
 
 def _shortened(value: Any) -> Any:
-    """Six digits are enough for a histogram."""
+    """Six digits are enough for what is only looked at."""
     if isinstance(value, dict):
         return {key: _shortened(each) for key, each in value.items()}
     if isinstance(value, list):

@@ -14,6 +14,7 @@ from typing import Any
 from ..backend.sizes import mebibytes
 from ..errors import FireError
 from ..schema.files import replacing
+from .baseline import Comparison, comparison_table
 from .curves import panels
 from .record import record_tables
 from .run_facts import results, subtitle, title_of
@@ -21,6 +22,7 @@ from .runs import Run
 from .side_by_side import side_by_side
 from .summary import TRAINING, gigaflop, shapes_text
 from .svg import chart
+from .timeline import drawing
 
 NOTHING = 5e-6  # seconds: what a look at the clock takes
 
@@ -30,19 +32,26 @@ def asset(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
-def write_page(path: str, runs: Sequence[Run], by: str, smooth: int) -> None:
+def write_page(
+    path: str, runs: Sequence[Run], by: str, smooth: int, comparison: Comparison | None = None
+) -> None:
     """One page about all runs."""
     with replacing(path, FireError) as temporary:
-        temporary.write_text(page(runs, by, smooth), encoding="utf-8")
+        temporary.write_text(page(runs, by, smooth, comparison), encoding="utf-8")
 
 
-def page(runs: Sequence[Run], by: str = "iteration", smooth: int = 1) -> str:
+def page(
+    runs: Sequence[Run], by: str = "iteration", smooth: int = 1,
+    comparison: Comparison | None = None,
+) -> str:  # fmt: skip
     title = title_of(runs)
     body = [f"<h1>{escape(title)}</h1>"]
     if len(runs) == 1:
         body += [f'<p class="sub">{escape(subtitle(runs[0]))}</p>', _tiles(runs[0])]
     else:
         body.append(side_by_side(runs))
+    if comparison is not None:
+        body.append(_against(comparison))
     body += [
         '<h2>Curves</h2><p class="sub">Drag to zoom in, double-click to see everything.</p>',
         '<div class="grid2">',
@@ -69,7 +78,7 @@ def _about(run: Run) -> Iterable[str]:
         yield _facts("Not finite", rows, "warn")
     if run.started:
         tables = (_facts(*table) for table in record_tables(run))
-        yield from ('<div class="columns">', *tables, "</div>", _net(run))
+        yield from ('<div class="columns">', *tables, "</div>", _timeline(run), _net(run))
     else:
         yield '<p class="sub">Only the JSON log of a run says more than its curves.</p>'
 
@@ -88,6 +97,30 @@ def _facts(title: str, rows: Iterable[tuple[str, str]], kind: str = "") -> str:
     return (
         f'<section><h2>{escape(title)}</h2><div class="card facts {kind}">'
         f"<table>{lines}</table></div></section>"
+    )
+
+
+def _against(comparison: Comparison) -> str:
+    """All runs beside their baseline."""
+    head, *rows = comparison_table(comparison)
+    lines = "".join(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in row)}</tr>" for row in rows)
+    return (
+        f'<section><h2>Against the baseline</h2><p class="sub">Speedup is the baseline\'s time to '
+        f"its final {escape(comparison.output)} over the time in which a run first had it in a "
+        f'test.</p><div class="card"><table><tr>{"".join(f"<th>{escape(c)}</th>" for c in head)}'
+        f"</tr>{lines}</table></div></section>"
+    )
+
+
+def _timeline(run: Run) -> str:
+    """One iteration over all ranks."""
+    if not run.timeline:
+        return ""
+    return (
+        f"<section><h2>An iteration, rank by rank</h2>"
+        f'<p class="sub">Iteration {run.timeline["iteration"]}, from the moment when all ranks '
+        f"began it; below each rank's compute, its exchange of gradients.</p>"
+        f'<div class="card">{drawing(run.timeline["ranks"])}</div></section>'
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..backend.sizes import mebibytes
 from .runs import Run
+
+FILLER = re.compile(r"weight_filler \{([^}]*)\}")
 
 Table = tuple[str, list[tuple[str, str]]]  # a title, and rows of a name and a text
 
@@ -34,7 +37,9 @@ def record_tables(run: Run) -> Iterator[Table]:
         ("computed by", started["backend"]),
         ("processor", f"{machine['processor']}, {machine['cores']} cores used"),
         ("memory", mebibytes(machine["memory_bytes"])),
+        *_hosts(started),
         ("ranks", f"{started['ranks']} ({started['communicator']})"),
+        ("interconnect", _interconnect(started)),
         ("leaves of the batch", str(started["leaves"])),
         ("system", machine["system"]),
         ("versions", ", ".join(f"{name} {v}" for name, v in started["versions"].items())),
@@ -45,6 +50,8 @@ def record_tables(run: Run) -> Iterator[Table]:
     shown += [
         (name, _value(value)) for name, value in solver.items() if name not in (*skipped, "type")
     ]
+    shown += [("initialisation", text) for text in _initialisation(run)]
+    shown += [("changed by flags", note) for note in started.get("notes") or []]
     yield "Hyperparameters", [*shown, ("seed used", str(started["seed"]))]
 
 
@@ -53,6 +60,7 @@ def _protocol(run: Run) -> list[tuple[str, str]]:
     started, rows = run.started, []
     for data in (started["train"] or {}).get("data", []):
         rows.append(("training data", _data(data)))
+        rows.append(("training crops", _crops(data["transform"], training=True)))
     epochs = epochs_of(run)
     length = f"{iterations_of(run):,} iterations of {started['batch']:,} samples"
     rows.append(("trained for", f"{length}, {epochs:.3g} epochs" if epochs else length))
@@ -68,13 +76,62 @@ def _protocol(run: Run) -> list[tuple[str, str]]:
             if whole:
                 part = passes * data["batch"] / whole
                 counted += f": {passes * data['batch']:,} of {whole:,} samples ({part:.0%})"
-            crop = "the centre crop" if "crop_size" in data["transform"] else "the whole"
+            crop = _crops(data["transform"], training=False)
             rows.append((f"tests averaged{which}", f"{counted}, {crop} of each"))
         rows.append((f"tested{which}", f"every {solver.get('test_interval', 0)} iterations"))
     for name, points in run.series.items():
         if name.startswith("test"):
             rows.append((f"final {name}", f"{points[-1].value:g}"))
     return rows
+
+
+def _crops(transform: str, training: bool) -> str:
+    """What of an image a net sees: the protocol that accuracies depend on."""
+    found = re.search(r"crop_size: (\d+)", transform)
+    mirrored = ", mirrored at random" if training and "mirror: true" in transform else ""
+    if not found:
+        return f"the whole{' image' if training else ''}{mirrored}"
+    size = f"{found[1]}x{found[1]}"
+    return f"one random crop of {size}{mirrored}" if training else f"one centre crop ({size})"
+
+
+def _hosts(started: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """All hosts of the job; like ones are counted."""
+    alike: dict[str, list[str]] = {}
+    for host in (started.get("job") or {}).get("hosts", []):
+        ranks = f"{host['ranks']} rank{'s' * (host['ranks'] > 1)}"
+        text = (
+            f"{ranks}: {'; '.join(host['devices'])}; {host['processor']}, {host['cores']} cores, "
+            f"{mebibytes(host['memory_bytes'])}"
+        )
+        alike.setdefault(text, []).append(host["name"])
+    return [
+        (f"{len(names)} host{'s' * (len(names) > 1)}", f"{', '.join(names)}, each {text}")
+        if len(names) > 1
+        else ("host", f"{names[0]}, {text}")
+        for text, names in alike.items()
+    ]
+
+
+def _interconnect(started: Mapping[str, Any]) -> str:
+    """What this job measured between its ranks when it started."""
+    links = (started.get("job") or {}).get("links", [])
+    if not links:
+        return "none: one rank" if started["ranks"] == 1 else "not measured"
+    return "; ".join(
+        f"{link['where']} {1e6 * link['latency']:.3g} us, {8e-9 * link['bandwidth']:.3g} Gbit/s"
+        for link in links
+    )
+
+
+def _initialisation(run: Run) -> list[str]:
+    """The fillers of the training net's weights, each with the number of layers that it has."""
+    prototxt = (run.started.get("train") or {}).get("prototxt", "")
+    counts: dict[str, int] = {}
+    for text in FILLER.findall(prototxt):
+        shown = " ".join(text.split()) or 'type: "constant"'
+        counts[shown] = counts.get(shown, 0) + 1
+    return [f"{text} ({count} layer{'s' * (count > 1)})" for text, count in counts.items()]
 
 
 def _data(data: Mapping[str, Any]) -> str:

@@ -39,6 +39,7 @@ class Run:
     started: dict[str, Any] = field(default_factory=dict)
     profile: list[dict[str, Any]] = field(default_factory=list)
     troubles: list[dict[str, Any]] = field(default_factory=list)
+    timeline: dict[str, Any] = field(default_factory=dict)
     finished: dict[str, Any] | None = None
 
     @property
@@ -135,6 +136,8 @@ def take_event(run: Run, event: dict[str, Any], clock: Clock) -> None:
                 run.add(f"{_test(event['net'])}/{name}", at, seconds, value)
         case "profiled":
             run.profile = event["layers"]
+        case "timeline":
+            run.timeline = event
         case "notfinite":
             run.troubles.append(event)
         case "finished":

@@ -38,8 +38,10 @@ def header(run: Started) -> list[str]:
     return [
         f"Batch: {run.batch} samples in all{shares} ({parts}{passes})",
         f"Learning rate: {param.base_lr:g}{warmup}, policy {param.lr_policy}, solver {param.type}",
+        *run.notes,
         f"Backend: {run.backend}",
         *([f"Communicator: {run.communicator}"] if run.ranks > 1 else []),
+        *([f"Interconnect: {'; '.join(map(str, run.job.links))}"] if run.job.links else []),
         f"Seed: {run.seed}",
         *([f"Going on from iteration {run.iteration}"] if run.iteration else []),
     ]

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 from ..net.summary import NetFacts
 from ..net.timing import LayerTimes
+from ..parallel.interconnect import Job
 from ..parallel.leaves import Output
 from ..schema.proto import SolverParameter
+from .timeline import Span
 from .timing import Times
 
 
@@ -28,6 +30,8 @@ class Started:
     train: NetFacts | None = None
     tests: list[NetFacts] = field(default_factory=list)
     memory: dict[str, int] = field(default_factory=dict)  # bytes that one rank plans with
+    job: Job = field(default_factory=Job)
+    notes: list[str] = field(default_factory=list)  # on what flags have made of the settings
 
 
 @dataclass
@@ -51,6 +55,15 @@ class Timed:
     ranks: list[Times]
     memory: list[int] = field(default_factory=list)
     skipped: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Timeline:
+    """What every rank did when in one iteration, once per run; the ranks' hosts."""
+
+    iteration: int
+    ranks: list[list[Span]]
+    hosts: list[str]
 
 
 @dataclass
@@ -146,6 +159,7 @@ Event = (
     Started
     | Trained
     | Timed
+    | Timeline
     | Histograms
     | Profiled
     | Testing

@@ -12,6 +12,7 @@ from ..data.bad_records import FAIL
 from ..layers import Context
 from ..net import Net
 from ..parallel.communicator import Communicator, SerialCommunicator
+from ..parallel.interconnect import Job
 from ..schema.proto import NetState
 from .events import Observer
 
@@ -33,7 +34,9 @@ class SolverOptions:
 
     The global batch is cut into `leaves` leaves, summed over the communicator's ranks. `keep`
     snapshots stay (None: all); `keep_best` names the test output whose best weights stay besides,
-    and `stop_after` tests without a better one end the run.
+    and `stop_after` tests without a better one end the run. `job` says what all ranks run on, and
+    `notes` what flags have made of the prototxt's settings, both for the record. With `timeline`,
+    on all ranks alike, one iteration is recorded.
     """
 
     backend: Backend
@@ -53,6 +56,9 @@ class SolverOptions:
     keep: int | None = None
     keep_best: str | None = None
     stop_after: int | None = None
+    job: Job = field(default_factory=Job)
+    notes: Sequence[str] = ()
+    timeline: bool = False
     observers: Sequence[Observer] = ()
     requested_action: Callable[[], Action] = nothing
     make_net: Callable[..., Net] = Net

@@ -19,13 +19,14 @@ from ..net import Net
 from ..net.graph import filter_net
 from ..net.missing_data import advice, missing_sources
 from ..parallel.communicator import Communicator
+from ..parallel.interconnect import survey
 from ..parallel.job import check_alike, default_leaves
 from ..parallel.threads import choose_threads
 from ..parallel.tree import check_leaves
 from ..schema.proto import SolverParameter
 from .capacity import Need, planned
 from .events import Observer
-from .large_batch import scale_rate, with_batch
+from .large_batch import EPOCHS, changes, keep_epochs, scale_rate, schedule_kept, with_batch
 from .nets import find_test_nets, find_train_net, with_shuffling, without_data
 from .options import Action, SolverOptions, net_state, nothing
 from .run_record import recorded_run
@@ -67,6 +68,7 @@ class RunOptions:
     batch: int | str | None = None
     scale_lr: str | None = None
     warmup: int | None = None
+    schedule: str | None = None
 
 
 @dataclass(frozen=True)
@@ -116,10 +118,11 @@ def plan_run(asked: RunOptions, param: SolverParameter, ranks: Communicator) -> 
         python_modules=asked.allow_python_layers, output_folder=asked.output_folder,
         ignore_mismatch=asked.ignore_mismatch, allow_empty_weights=asked.allow_empty_weights,
         cuda_graph=asked.cuda_graph, keep=asked.keep, keep_best=asked.keep_best,
-        stop_after=asked.stop_after,
+        stop_after=asked.stop_after, timeline=True,
     )  # fmt: skip
     with _naming(asked.solver):
-        return Plan(_changed(asked, param, options, ranks), options, snapshot)
+        param, notes = _changed(asked, param, options, ranks)
+    return Plan(param, replace(options, notes=notes), snapshot)
 
 
 def make_solver(
@@ -131,7 +134,8 @@ def make_solver(
 ) -> Solver:
     """The solver that a run asks for, with its weights or snapshot loaded, alike on all ranks."""
     plan = plan_run(asked, param, ranks)
-    options = replace(plan.options, observers=observers, requested_action=requested_action)
+    job = survey(ranks, plan.options.backend.describe())
+    options = replace(plan.options, observers=observers, requested_action=requested_action, job=job)
     with _building(asked.solver, plan):
         solver = Solver(plan.param, options)
         solver.check_end()
@@ -162,19 +166,26 @@ def _seed(param: SolverParameter, recorded: dict[str, Any]) -> int:
 
 def _changed(
     asked: RunOptions, param: SolverParameter, options: SolverOptions, ranks: Communicator
-) -> SolverParameter:
-    """The solver's parameters with what the flags change in them."""
+) -> tuple[SolverParameter, list[str]]:
+    """The solver's parameters with what the flags change in them, and what to say about it."""
     state = net_state(options)
-    if asked.iterations:
-        param.max_iter = asked.iterations
+    old, factor = param, 1.0
+    kept = schedule_kept(asked.schedule, asked.batch, asked.scale_lr)
     if asked.synthetic is not None:
         param = without_data(param, state, asked.synthetic)
     if asked.shuffle:
         param = with_shuffling(param, state)
     if asked.batch:
         param, factor = with_batch(param, state, asked.batch, ranks.size)
-        scale_rate(param, asked.scale_lr, factor, asked.warmup)
-    return param
+    if kept == EPOCHS:
+        keep_epochs(param, factor)
+    if asked.iterations:
+        param.max_iter = asked.iterations
+    scale_rate(param, asked.scale_lr, factor, asked.warmup)
+    notes = changes(old, param, factor, kept)
+    if asked.weights:
+        notes.append(f"First weights: {asked.weights}")
+    return param, notes
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import socket
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -35,10 +36,12 @@ from .events import (
     Tested,
     Testing,
     Timed,
+    Timeline,
     Trained,
 )
 from .health import ADVICE, Health
 from .histograms import HistogramSampler
+from .large_batch import known_to_fail
 from .local_rates import local_rates
 from .loss_scale import loss_scale
 from .nets import FoundNet, find_test_nets, find_train_net
@@ -50,6 +53,7 @@ from .replay import Replay
 from .rules import RULES
 from .schedules import weight_decay
 from .snapshots import Carried, Snapshots
+from .timeline import TimelineRecorder
 from .timing import Stopwatch
 
 log = logging.getLogger("pycaffe_fire")
@@ -139,6 +143,7 @@ class Solver:
         self.health = Health(self.leaves, self.options.on_nan)
         self._stopwatch = Stopwatch(self.leaves)
         self._profiler: Profiler | None = None
+        self._recorder: TimelineRecorder | None = None
         self._sampler: HistogramSampler | None = None
         self._replay = Replay(self) if self.options.cuda_graph else None
         self.losses: deque[float] = deque(maxlen=self.param.average_loss)
@@ -201,11 +206,14 @@ class Solver:
                 self.net.name, self.param, self.iter, self.batch_size, self.leaves.count,
                 self.backend.describe(), self.seed, ranks.size, ranks.describe(),
                 facts(self.net), [facts(n) for n in self.test_nets], asdict(self._need),
+                self.options.job, list(self.options.notes),
             )
         )  # fmt: skip
         if ranks.rank == 0:
-            self._warn_if_idle()
+            self._warn_of_settings()
         p = self.param
+        if self.options.timeline:
+            self._recorder = TimelineRecorder(self.leaves)
         if self.observers:
             self._profiler = Profiler(self.net)
             if ranks.rank == 0:  # all ranks have the same weights
@@ -222,8 +230,8 @@ class Solver:
         self.tell(Finished(self.iter, self.stopped_early))
         self.snapshots.check_saved()
 
-    def _warn_if_idle(self) -> None:
-        """Caffe says nothing about runs that cannot learn."""
+    def _warn_of_settings(self) -> None:
+        """Caffe says nothing about runs that cannot learn, or did not when others tried."""
         if self.iter >= self.param.max_iter:
             log.warning(
                 "nothing is left to train: this is iteration %d, max_iter is %d",
@@ -233,6 +241,8 @@ class Solver:
             log.warning("base_lr is 0 or missing: the weights stay as they are")
         elif not any(weight for layer in self.net.layers for weight in layer.loss_weights):
             log.warning("the training net has no loss: its weights learn nothing")
+        if known := known_to_fail(self.net.name, self.batch_size, self.param.base_lr):
+            log.warning("%s", known)
 
     def _conclude(self) -> None:
         """Show and test what the last update made, where that is due."""
@@ -288,6 +298,8 @@ class Solver:
 
     def _iterate(self) -> bool:
         """One iteration; False if it ended in a rollback, after which nothing is due."""
+        if self._recorder is not None:
+            self._recorder.begin()
         began = time.perf_counter()
         display = bool(self.param.display) and self.iter % self.param.display == 0
         for net in self.leaves.nets:  # as in Caffe, only where the iteration is displayed
@@ -314,6 +326,11 @@ class Solver:
         self.tell(Trained(self.iter - 1, loss, rate, ended - began, display, outputs))
         if display:  # on all ranks alike: they gather
             self._tell_times()
+        if self._recorder is not None and (spans := self._recorder.end(computed, ended)):
+            self._recorder = None
+            everyone = self.communicator.gather((spans, socket.gethostname()))
+            ranks, hosts = zip(*everyone, strict=True)
+            self.tell(Timeline(self.iter - 1, list(ranks), list(hosts)))
         if self._profiler is not None and (times := self._profiler.iteration()):
             self._profiler = None
             self.tell(Profiled(self.iter - 1, times))
@@ -340,8 +357,8 @@ class Solver:
 
     @property
     def profiled(self) -> bool:
-        """Has the time of every layer been taken, where it is wanted?"""
-        return self._profiler is None
+        """Has the time of every layer been taken, where it is wanted, and a timeline?"""
+        return self._profiler is None and self._recorder is None
 
     def compute_gradients(self, collect: bool) -> tuple[float, list[Output]]:
         """This iteration's gradients over all leaves and ranks; returns loss and outputs."""

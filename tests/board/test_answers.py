@@ -66,6 +66,8 @@ def test_one_run_has_its_facts(server: Server) -> None:
     assert found["ranks"]["count"] == 1 and found["memory"]["planned"]["blobs"] > 0
     assert found["labels"] == ["blue", "green", "red <b>"]
     assert "conv" in [entry["name"] for entry in found["profile"]]
+    assert found["timeline"]["iteration"] == 5
+    assert "forward" in [span["kind"] for span in found["timeline"]["ranks"][0]]
     assert any("saved" in line for line in found["tail"])
 
 

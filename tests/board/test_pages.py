@@ -250,6 +250,8 @@ def test_one_run_is_shown_whole(page: Page) -> None:
     text = page.text("main")
     for part in ("Accuracy protocol", "Time per layer", "Ranks", "Memory", "Events", "Files"):
         assert part in text
+    assert "in iteration 5," in page.text("#iteration")
+    assert len(page.all("#iteration .lane i")) >= 4
     assert "net_iter_40.caffemodel" in page.text("#events")
     assert "saved" in page.text("#tail")
     page.shot("run")

@@ -164,6 +164,8 @@ FLAGS = {
         ["--solver", "solver.prototxt", "--tensorboard", "net.prototxt"], "choose a folder that"
     ),
     "a rate alone": (["--solver", "x", "--scale-lr", "linear"], "--scale-lr needs --batch"),
+    "a schedule alone": (["--solver", "x", "--schedule", "epochs"], "--schedule needs --batch"),
+    "kept epochs": (["--solver", "x", "--keep", "epochs"], "said by --schedule epochs"),
     "a warm-up alone": (["--solver", "x", "--warmup", "5"], "--warmup needs --scale-lr"),
     "less than none": (["--solver", "x", "--restarts", "-1"], "--restarts"),
     "hosts alone": (["--solver", "x", "--hosts", "a,b"], "--hosts needs -n"),

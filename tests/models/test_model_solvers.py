@@ -39,6 +39,22 @@ def test_solver_fits_its_net(path: Path) -> None:
     assert solver.momentum == pytest.approx(0.9)
 
 
+@pytest.mark.parametrize(
+    ("model", "rates"),
+    [("googlenet", [0.02, 0.04, 0.08, 0.16, 0.32]), ("nin", [0.01, 0.02, 0.04, 0.08, 0.16])],
+)
+def test_sweeps_differ_in_nothing_but_the_rate(model: str, rates: list[float]) -> None:
+    reference = read_solver(MODELS / model / "solver_b1024.prototxt")
+    paths = sorted((MODELS / model / "sweep").iterdir())
+    assert [float(path.stem.removeprefix("lr_")) for path in paths] == rates
+    for path, rate in zip(paths, rates, strict=True):
+        solver = read_solver(path)
+        assert solver.snapshot_prefix == f"runs/{model}/sweep/lr_{rate:g}"
+        assert solver.base_lr == pytest.approx(rate)
+        solver.snapshot_prefix, solver.base_lr = reference.snapshot_prefix, reference.base_lr
+        assert solver == reference
+
+
 # The shape is the power of `poly` or how many `step`s fit into the run.
 @pytest.mark.parametrize(
     ("name", "batch", "epochs", "base_lr", "policy", "shape", "decay"),

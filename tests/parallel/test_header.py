@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pycaffe_fire import schema
+from pycaffe_fire.parallel.communicator import Communicator, SerialCommunicator
 from pycaffe_fire.report.text import header
 from pycaffe_fire.solver.events import Started
 from pycaffe_fire.solver.large_batch import scale_rate
@@ -28,3 +29,11 @@ def test_the_rate_that_is_used() -> None:
     run = Started("net", param, 0, 1024, 1, "CPU", 1)
     expected = "Learning rate: 0.16 (rising from 0.01 over 20 iterations), policy poly, solver SGD"
     assert expected in header(run)
+
+
+def test_a_choice_shows_what_was_measured() -> None:
+    chosen = SerialCommunicator()
+    chosen.name, chosen.size = "ring", 4
+    chosen.trials = {"tree": 0.0123, "ring": 0.0045}
+    described = Communicator.describe(chosen)
+    assert described == "ring, 4 ranks (measured: ring 4.5 ms, tree 12.3 ms)"

@@ -1,9 +1,12 @@
-"""Batch 64 against batch 1024 on the embedded digits: what a scaled learning rate is good for.
+"""Small against large batches: what a scaled learning rate is good for.
 
-python tools/large_batch/run.py            all runs, then results.json and accuracy.png beside this
-python tools/large_batch/run.py --draw     only the plot and the table, from results.json
+python tools/large_batch/run.py digits               LeNet, batch 64 and 1024: about half an hour
+python tools/large_batch/run.py cifar10 --data data  a quick net, batch 100 and 1600: about an hour
+python tools/large_batch/run.py cifar10_full --data data   Caffe's full net over 140 epochs: days
+python tools/large_batch/run.py digits --draw        only the plot and the table, from its results
 
-Every run is the command fire_train as a user would start it, over the same number of images.
+Every run is the command fire_train as a user would start it: the solver has the schedule of the
+small batch, and the flags make that of the large one. cifar10_data.py prepares CIFAR-10.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,61 +27,128 @@ from pycaffe_fire.report.style import dress, new_figure, save
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-NET = ROOT / "models" / "lenet" / "train_val.prototxt"
-RESULTS, PLOT = HERE / "results.json", HERE / "accuracy.png"
-IMAGES = 20_000  # of the training set
-BETWEEN_TESTS = 20_480  # images: a whole number of iterations of every batch here
-SMALL, LARGE = 64, 1024
-WARM_UP = 0.3  # of all iterations
-
-# The rate falls with the share of the run that is done, so its course is the same for any batch.
-SOLVER = """
-net: "{net}"
-base_lr: 0.01 lr_policy: "poly" power: 1 momentum: 0.9 weight_decay: 0.0005 clip_gradients: 1
-test_iter: 40 test_interval: {interval} max_iter: {iterations} display: 0
-random_seed: {seed} snapshot_after_train: false solver_mode: CPU
-"""
+CHANCE = 0.1  # of ten classes
 
 
 @dataclass(frozen=True)
 class Case:
-    """A way to train: its name, the batch, fire_train's flags for the rate, how many runs."""
+    """A way to train: its name, fire_train's flags, seeds, and settings beside the experiment's."""
 
     name: str
-    batch: int
     flags: tuple[str, ...]
     seeds: int
     color: str
+    settings: str = ""
 
 
-def cases(epochs: int) -> list[Case]:
-    warmup = ("--warmup", str(round(WARM_UP * epochs * BETWEEN_TESTS / LARGE)))
-    return [
-        Case("batch 64", SMALL, (), 3, "black"),
-        Case("batch 1024, rate x 16", LARGE, ("--scale-lr", "linear", *warmup), 3, "tab:blue"),
-        Case("batch 1024, rate x 4", LARGE, ("--scale-lr", "sqrt", *warmup), 1, "tab:green"),
-        Case("batch 1024, rate x 16, no warm-up", LARGE,
-             ("--scale-lr", "linear", "--warmup", "0"), 1, "tab:orange"),
-        Case("batch 1024, same rate", LARGE, (), 1, "tab:red"),
-    ]  # fmt: skip
+@dataclass(frozen=True)
+class Experiment:
+    """A net's text, the solver of its small batch (with a test every `interval` iterations), and
+    the ways to train it."""
+
+    title: str
+    net: Callable[[], str]
+    solver: str
+    batch: int
+    images: int
+    iterations: int
+    interval: int
+    cases: tuple[Case, ...]
+    least: float  # where the plot's accuracies begin, in %
+
+    @property
+    def tests(self) -> int:
+        return self.iterations // self.interval + 1
+
+    def epochs(self) -> list[float]:
+        return [i * self.interval * self.batch / self.images for i in range(self.tests)]
 
 
-Accuracies = list[float]  # before training, and after every BETWEEN_TESTS images
+def shipped(model: str) -> str:
+    return (ROOT / "models" / model / "train_val.prototxt").read_text()
 
 
-def train(case: Case, seed: int, epochs: int, folder: Path) -> Accuracies:
+def narrow_quick() -> str:
+    """cifar10_quick with half of its channels, fillers that fit any input, and pixels within 1."""
+    text = shipped("cifar10_quick")
+    text = re.sub(r"num_output: (32|64)", lambda found: f"num_output: {int(found[1]) // 2}", text)
+    text = re.sub(r'type: "gaussian"\s+std: \S+', 'type: "xavier"', text)
+    return text.replace("transform_param {", "transform_param {\n    scale: 0.0078125")
+
+
+# The rate falls linearly with the share of the run that is done.
+DIGITS_SOLVER = """
+base_lr: 0.01 lr_policy: "poly" power: 1 momentum: 0.9 weight_decay: 0.0005 clip_gradients: 1
+test_iter: 40
+"""
+LINEAR_1024 = ("--batch", "1024", "--scale-lr", "linear")
+DIGITS = Experiment(
+    "LeNet on digits", lambda: shipped("lenet"), DIGITS_SOLVER, 64, 20_000, 3200, 320,
+    (
+        Case("batch 64", (), 3, "black"),
+        Case("batch 1024, rate x 16", (*LINEAR_1024, "--warmup", "60"), 3, "tab:blue"),
+        Case("batch 1024, rate x 4", ("--batch", "1024", "--scale-lr", "sqrt", "--warmup", "60"), 1,
+             "tab:green"),
+        Case("batch 1024, rate x 16, no warm-up", (*LINEAR_1024, "--warmup", "0"), 1, "tab:orange"),
+        Case("batch 1024, same rate", ("--batch", "1024"), 1, "tab:red"),
+    ),
+    60,
+)  # fmt: skip
+
+LARGE = ("--batch", "1600", "-n", "2")
+LINEAR = (*LARGE, "--scale-lr", "linear")
+
+
+def cifar10_cases(lars: str) -> tuple[Case, ...]:
+    return (
+        Case("batch 100", (), 3, "black"),
+        Case("batch 1600, rate x 16", LINEAR, 3, "tab:blue"),
+        Case("batch 1600, LARS", LARGE, 3, "tab:orange", lars),
+    )
+
+
+QUICK = Experiment(
+    "CIFAR-10", narrow_quick,
+    'base_lr: 0.005 lr_policy: "multistep" gamma: 0.1 stepvalue: 4800 momentum: 0.9 '
+    "weight_decay: 0.001 test_iter: 100",
+    100, 50_000, 6000, 1200,
+    cifar10_cases("base_lr: 8 local_lr_auto: true rampup_interval: 300 rampup_lr: 0.5"), 20,
+)  # fmt: skip
+FULL = Experiment(
+    "cifar10_full", lambda: shipped("cifar10_full"),
+    'base_lr: 0.001 lr_policy: "multistep" gamma: 0.1 stepvalue: 60000 stepvalue: 65000 '
+    "momentum: 0.9 weight_decay: 0.004 test_iter: 100",
+    100, 50_000, 70_000, 2000,
+    cifar10_cases("base_lr: 8 local_lr_auto: true rampup_interval: 3500 rampup_lr: 0.5"), 20,
+)  # fmt: skip
+EXPERIMENTS = {"digits": DIGITS, "cifar10": QUICK, "cifar10_full": FULL}
+
+Accuracies = list[float]  # before training, and after every interval
+Results = dict[str, list[Accuracies]]
+
+
+def train(experiment: Experiment, case: Case, seed: int, folder: Path) -> Accuracies:
     """One run of fire_train; a run that ends early with NaN is right by chance from there on."""
-    interval = BETWEEN_TESTS // case.batch
-    settings = SOLVER.format(net=NET, interval=interval, iterations=epochs * interval, seed=seed)
-    (folder / "solver.prototxt").write_text(settings)
+    (folder / "net.prototxt").write_text(experiment.net())
+    (folder / "solver.prototxt").write_text(
+        f'net: "net.prototxt" {_without(experiment.solver, case.settings)} {case.settings}\n'
+        f"test_interval: {experiment.interval} max_iter: {experiment.iterations} display: 0\n"
+        f"random_seed: {seed} snapshot_after_train: false solver_mode: CPU\n"
+    )
     done = command(
         folder, "fire_train", "--solver", "solver.prototxt", "--log", "--threads", "1", "--shuffle",
-        "--batch", str(case.batch), *case.flags,
+        *case.flags,
     )  # fmt: skip
     found = [float(a) for a in re.findall(r"Test net output #0: accuracy = (\S+)", done.stderr)]
     if done.returncode and "not finite" not in done.stderr:
         sys.exit(f"{case.name}, seed {seed}: fire_train failed:\n{done.stderr[-2000:]}")
-    return found + [0.1] * (epochs + 1 - len(found))
+    return found + [CHANCE] * (experiment.tests - len(found))
+
+
+def _without(settings: str, others: str) -> str:
+    """The settings less those that others give again."""
+    names = re.findall(r"(\w+):", others)
+    return re.sub(rf"\b({'|'.join(names)}): \S+", "", settings) if names else settings
 
 
 def command(folder: Path, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -89,59 +159,69 @@ def command(folder: Path, name: str, *arguments: str) -> subprocess.CompletedPro
     )  # fmt: skip
 
 
-def run_all(epochs: int) -> dict[str, list[Accuracies]]:
-    results: dict[str, list[Accuracies]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        command(Path(folder), "fire_data", "digits", "data").check_returncode()
-        for case in cases(epochs):
-            results[case.name] = []
-            for seed in range(1, case.seeds + 1):
-                results[case.name].append(train(case, seed, epochs, Path(folder)))
-                print(f"{case.name}, seed {seed}: {results[case.name][-1][-1]:.4f}", flush=True)
+def run_all(experiment: Experiment, data: Path | None) -> Results:
+    """Seeds outermost: what is there after some hours can be compared."""
+    results: Results = {case.name: [] for case in experiment.cases}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if data is None:
+            command(folder, "fire_data", "digits", "data").check_returncode()
+        else:
+            (folder / "data").symlink_to(data.resolve())
+        for seed in range(1, max(case.seeds for case in experiment.cases) + 1):
+            for case in experiment.cases:
+                if seed <= case.seeds:
+                    results[case.name].append(train(experiment, case, seed, folder))
+                    last = results[case.name][-1][-1]
+                    print(f"{case.name}, seed {seed}: {last:.4f}", flush=True)
     return results
 
 
-def table(results: dict[str, list[Accuracies]]) -> list[str]:
-    """Final accuracies: every seed, their mean, and the distance to the small batch's mean."""
-    lines = [f"{'':<36}{'mean':>8}{'to batch 64':>14}   seeds"]
+def table(results: Results) -> list[str]:
+    """Final accuracies: every seed, their mean and range, and the distance to the first mean."""
+    lines = [f"{'':<36}{'mean':>8}{'range':>8}{'to first':>10}   seeds"]
     base = statistics.fmean(run[-1] for run in next(iter(results.values())))
     for name, runs in results.items():
-        last = [run[-1] for run in runs]
-        mean = statistics.fmean(last)
-        each = ", ".join(f"{100 * a:.2f}" for a in last)
-        lines.append(f"{name:<36}{100 * mean:>7.2f}%{100 * (mean - base):>+13.2f}%   {each}")
+        last = [100 * run[-1] for run in runs]
+        mean, spread = statistics.fmean(last), max(last) - min(last)
+        each = ", ".join(f"{a:.2f}" for a in last)
+        lines.append(f"{name:<36}{mean:>7.2f}%{spread:>8.2f}{mean - 100 * base:>+10.2f}   {each}")
     return lines
 
 
-def draw(results: dict[str, list[Accuracies]]) -> None:
+def draw(experiment: Experiment, results: Results, path: Path) -> None:
     """Accuracy against epoch: the mean over seeds, and their range as a band."""
     figure = new_figure()
     axes = figure.add_subplot()
-    tests = len(next(iter(results.values()))[0])
-    epochs = [i * BETWEEN_TESTS / IMAGES for i in range(tests)]
-    for case in cases(tests - 1):
+    for case in experiment.cases:
         columns = list(zip(*results[case.name], strict=True))
         low, high = [100 * min(c) for c in columns], [100 * max(c) for c in columns]
         means = [100 * statistics.fmean(c) for c in columns]
-        axes.plot(epochs, means, color=case.color, label=case.name)
-        axes.fill_between(epochs, low, high, color=case.color, alpha=0.15, linewidth=0)
-    axes.set_ylim(60, 100)
-    dress(axes, "LeNet on digits", "epoch", "test accuracy, %")
-    save(figure, str(PLOT))
+        axes.plot(experiment.epochs(), means, color=case.color, label=case.name)
+        axes.fill_between(experiment.epochs(), low, high, color=case.color, alpha=0.15, linewidth=0)
+    axes.set_ylim(bottom=experiment.least)
+    dress(axes, experiment.title, "epoch", "test accuracy, %")
+    save(figure, str(path))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("experiment", choices=EXPERIMENTS)
+    parser.add_argument("--data", type=Path, help="the folder of CIFAR-10's databases")
     parser.add_argument("--draw", action="store_true", help="run nothing")
     options = parser.parse_args(arguments)
+    experiment = EXPERIMENTS[options.experiment]
+    if experiment is not DIGITS and not options.draw and options.data is None:
+        parser.error("CIFAR-10 is prepared by cifar10_data.py: give --data DIR")
+    path = HERE / f"{options.experiment}.json"
     if not options.draw:
-        RESULTS.write_text(json.dumps(run_all(options.epochs)) + "\n")
-    results = json.loads(RESULTS.read_text())
+        results = run_all(experiment, None if experiment is DIGITS else options.data)
+        path.write_text(json.dumps(results) + "\n")
+    results = json.loads(path.read_text())
     print("\n".join(table(results)))
-    draw(results)
+    draw(experiment, results, path.with_suffix(".png"))
     return 0
 
 

@@ -110,7 +110,7 @@ def nin(batch: int, about: str, **fields: Any) -> str:
         about,
         test_iter=IMAGENET_VAL // TEST_BATCH,
         test_interval=1000,
-        base_lr=0.01 * batch / 256,
+        base_lr=fields.pop("base_lr", 0.01 * batch / 256),
         lr_policy="step",
         gamma=0.1,
         stepsize=max_iter * 10 // 22,
@@ -121,6 +121,40 @@ def nin(batch: int, about: str, **fields: Any) -> str:
         weight_decay=0.0005,
         **fields,
     )
+
+
+def nin_sweep() -> dict[str, str]:
+    """Rates around the one that is proportional to the batch, at batch 1024."""
+    return {
+        f"sweep/lr_{rate:g}": nin(
+            1024,
+            f"Network-in-Network at batch 1024 with rate {rate:g}: one of a sweep (fire_sweep).",
+            net="train_val_b1024",
+            run=f"sweep/lr_{rate:g}",
+            base_lr=rate,
+            snapshot=1000,
+            random_seed=42,
+        )
+        for rate in (0.01, 0.02, 0.04, 0.08, 0.16)
+    }
+
+
+def googlenet_sweep() -> dict[str, str]:
+    """The rates that the FireCaffe paper tried at batch 1024."""
+    return {
+        f"sweep/lr_{rate:g}": googlenet(
+            1024,
+            f"GoogLeNet at batch 1024 with rate {rate:g}: one of the paper's sweep (fire_sweep).",
+            epochs=72,
+            base_lr=rate,
+            test_interval=1000,
+            net="train_val_b1024",
+            run=f"sweep/lr_{rate:g}",
+            snapshot=1000,
+            random_seed=42,
+        )
+        for rate in (0.02, 0.04, 0.08, 0.16, 0.32)
+    }
 
 
 def googlenet(

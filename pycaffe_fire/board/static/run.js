@@ -48,6 +48,20 @@ function ranks(found) {
     found.count > 1 ? [h("h3", {}, "Timeline"), h("p", { class: "sub" }, "Time goes to the right; the darker, the longer a rank was busy beside the slowest."), rankMap(found.busy)] : null);
 }
 
+// One iteration: a row for each thread of each rank, time to the right.
+function iteration(found) {
+  const kinds = ["data", "forward", "backward", "exchange", "waiting", "update"];
+  const end = Math.max(1e-12, ...found.ranks.flat().map((span) => span.stop));
+  const lane = (spans) => h("span", { class: "lane" }, spans.map((span) => h("i", { class: `k-${span.kind}`,
+    title: `${span.kind}: ${number(1e3 * (span.stop - span.start), 3)} ms`,
+    style: { left: `${100 * span.start / end}%`, width: `${Math.max(0.1, 100 * (span.stop - span.start) / end)}%` } })));
+  return h("div", { class: "card", id: "iteration" },
+    h("p", { class: "sub" }, `What every rank did in iteration ${found.iteration}, from the moment when all began it; ${number(1e3 * end, 3)} ms in all.`),
+    h("div", { class: "keys" }, kinds.map((kind) => h("span", {}, h("i", { class: `k-${kind}` }), kind))),
+    found.ranks.slice(0, 64).map((spans, rank) => [...new Set(spans.map((span) => span.lane))].sort().map((name, i) =>
+      h("div", { class: "laned" }, h("span", { title: found.hosts[rank] ?? "" }, i ? "" : `rank ${rank}`), lane(spans.filter((span) => span.lane === name))))));
+}
+
 function memory(found, chart, overTime) {
   const planned = Object.entries(found.planned), most = Math.max(1, ...planned.map(([, size]) => size));
   if (overTime.memory?.length) {
@@ -101,6 +115,7 @@ export function showRun(main, id) {
       found.facts.length ? section("Facts to compare by", facts(found.facts)) : null,
       found.profile.length ? section("Time per layer", profile(found.profile)) : null,
       found.ranks.count ? section("Ranks", ranks(found.ranks)) : null,
+      found.timeline ? section("An iteration, rank by rank", iteration(found.timeline)) : null,
       section("Memory", memory(found.memory, chart, found.ranks)),
       h("div", { class: "grid2" }, section("Events", h("ul", { class: "list card", id: "events" }, found.events.map(event))), section("Log", log)),
       section("Files", files(id, found)));

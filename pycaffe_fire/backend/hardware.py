@@ -8,8 +8,8 @@ import socket
 import sys
 from pathlib import Path
 
-from ..backend import available_cores
 from ..version import VERSION
+from . import available_cores
 
 LIBRARIES = ("numpy", "numba", "google.protobuf", "cupy", "mpi4py")
 

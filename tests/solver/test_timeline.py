@@ -1,0 +1,89 @@
+"""A timeline of one iteration: what is recorded, what becomes of it in logs, traces and pages."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from pycaffe_fire.errors import FireError
+from pycaffe_fire.report.timeline import ChromeTrace, chrome_trace, drawing, outline
+from pycaffe_fire.solver.events import Finished, Timeline
+from pycaffe_fire.solver.timeline import Span
+
+SPANS = [
+    Span("compute", "data", "data", 0.0, 0.010),
+    Span("compute", "forward", "conv", 0.0101, 0.030),
+    Span("compute", "forward", "ip", 0.0302, 0.040),
+    Span("compute", "backward", "ip", 0.040, 0.060),
+    Span("exchange", "exchange", "bucket 0", 0.061, 0.070),
+    Span("compute", "backward", "conv", 0.060, 0.080),
+    Span("exchange", "exchange", "bucket 1", 0.090, 0.099),
+    Span("compute", "waiting", "for the sums", 0.080, 0.099),
+    Span("compute", "update", "", 0.099, 0.100),
+]
+EVENT = Timeline(5, [SPANS, SPANS[:1]], ["here", "there"])
+
+
+def test_neighbours_of_a_kind_become_one() -> None:
+    found = [(s["lane"], s["kind"], s["start"], s["stop"]) for s in outline(SPANS)]
+    assert found == [
+        ("compute", "data", 0.0, 0.010),
+        ("compute", "forward", 0.0101, 0.040),
+        ("compute", "backward", 0.040, 0.080),
+        ("exchange", "exchange", 0.061, 0.070),
+        ("compute", "waiting", 0.080, 0.099),
+        ("exchange", "exchange", 0.090, 0.099),
+        ("compute", "update", 0.099, 0.100),
+    ]
+    assert outline([]) == []
+
+
+def test_a_trace_has_a_process_for_each_rank() -> None:
+    trace = chrome_trace(EVENT)
+    names = {
+        (e["name"], e["pid"], e["tid"]): e["args"]["name"]
+        for e in trace["traceEvents"]
+        if e["ph"] == "M"
+    }
+    assert names == {
+        ("process_name", 0, 0): "rank 0 on here", ("thread_name", 0, 0): "compute",
+        ("thread_name", 0, 1): "exchange", ("process_name", 1, 0): "rank 1 on there",
+        ("thread_name", 1, 0): "compute",
+    }  # fmt: skip
+    spans = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+    assert len(spans) == len(SPANS) + 1
+    bucket = next(e for e in spans if e["name"] == "bucket 0")
+    assert (bucket["pid"], bucket["tid"], bucket["cat"]) == (0, 1, "exchange")
+    assert (bucket["ts"], bucket["dur"]) == pytest.approx((61_000, 9_000))
+
+
+def test_the_file_is_written_once_it_is_known(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "trace.json"
+    trace = ChromeTrace(str(path))
+    trace(Finished(3, False))
+    trace.close()
+    assert not path.exists()
+    assert "this one was shorter" in caplog.text
+    caplog.clear()
+    trace(EVENT)
+    trace.close()
+    assert json.loads(path.read_text())["otherData"] == {"iteration": 5}
+    assert not caplog.text
+    with pytest.raises(FireError, match="cannot be written"):
+        ChromeTrace(str(tmp_path / "nowhere" / "trace.json"))(EVENT)
+
+
+def test_the_drawing_has_a_row_for_each_lane() -> None:
+    text = drawing([outline(spans) for spans in EVENT.ranks])
+    assert text.count(">rank ") == 2
+    assert text.count("<rect") == 7 + 1
+    rows = set(re.findall(r'<rect x="\S+" y="(\d+)"', text))
+    assert len(rows) == 3, "two lanes of one rank, one of the other"
+    assert "exchange: 9 ms" in text
+    assert "<i" in text and "waiting" in text
+    assert drawing([[]])
