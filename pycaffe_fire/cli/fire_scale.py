@@ -5,20 +5,31 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from .. import schema
 from ..backend import cpu_backend
+from ..backend.choice import choose_backend
 from ..errors import NetError, SolverError
 from ..layers import Context, layer_class
 from ..net import Net
 from ..net.graph import filter_net
 from ..net.synthetic import with_synthetic_data
-from ..parallel.cost import ALGORITHMS, NETWORKS, Network, Profile, scaling
+from ..parallel.communicators.wire import WIRES
+from ..parallel.cost import (
+    ALGORITHMS,
+    GPU_SUM_RATE,
+    NETWORKS,
+    SUM_RATE,
+    Network,
+    Profile,
+    scaling,
+)
 from ..parallel.job import world
 from ..parallel.measure import measure_net, measure_network
 from ..report.scaling import (
-    describe_network,
-    describe_profile,
+    Sources,
+    assumption_lines,
     paper_table,
     plot,
     scaling_table,
@@ -36,6 +47,9 @@ COMMANDS = """
                                             measure the network between two ranks, too
   fire_scale --model models/nin/train_val.prototxt --seconds-per-sample 0.008 --batch-size 1024 \\
       --latency 20 --bandwidth 25           everything given: us and Gbit/s
+  fire_scale --model models/googlenet/train_val_b1024.prototxt --device gpu \\
+      --seconds-per-sample 0.001 --network 100gbe --per-host 8 --inner nvlink --gradients bfloat16
+                                            eight GPUs on each host
   fire_scale --solver models/googlenet/solver.prototxt --measure --network 1gbe --plot scale.png
                                             and draw it
   fire_scale --paper                        the FireCaffe paper's runs against this model
@@ -53,20 +67,46 @@ def _parser() -> Parser:
     flag("--paper", action="store_true", help="compare the model with the paper's runs")
     flag("--measure", action="store_true", help="time a few passes of the net on this machine")
     flag(
-        "--seconds-per-sample",
-        type=_number,
-        metavar="S",
-        help="instead: one node's forward and backward",
-    )
+        "--seconds-per-sample", type=_number, metavar="S",
+        help="instead: one rank's forward and backward",
+    )  # fmt: skip
     flag(
-        "--threads",
-        type=positive,
-        metavar="N",
+        "--seconds-per-pass", type=_number, metavar="S",
+        help="with it: what a pass takes whatever the batch (default: nothing)",
+    )  # fmt: skip
+    flag(
+        "--device", choices=["cpu", "gpu"], default="cpu",
+        help="where a rank computes and adds gradients (default: cpu)",
+    )  # fmt: skip
+    flag(
+        "--threads", type=positive, metavar="N",
         help="CPU threads to measure with (default: all cores)",
-    )
+    )  # fmt: skip
+    flag(
+        "--sum-rate", type=_number, metavar="GB/S",
+        help="gradients that a rank adds per second (default: measured with --measure, else "
+        f"{SUM_RATE / 1e9:g} on a CPU and {GPU_SUM_RATE / 1e9:g} on a GPU)",
+    )  # fmt: skip
     flag("--network", metavar="NAME", help=f"one of {', '.join(NETWORKS)}")
     flag("--latency", type=_number, metavar="US", help="instead: of a message, in microseconds")
     flag("--bandwidth", type=_number, metavar="GBIT", help="with --latency: in Gbit/s")
+    flag(
+        "--message-cost", type=_number, default=0.0, metavar="US",
+        help="of a host's time for each message, in microseconds (default: none)",
+    )  # fmt: skip
+    flag(
+        "--per-host", type=positive, default=1, metavar="G",
+        help="ranks (GPUs) on each host, which share its link (default: 1)",
+    )  # fmt: skip
+    flag("--inner", metavar="NAME", help="with --per-host: the network within a host, by its name")
+    flag(
+        "--gradients", choices=list(WIRES), default="float32",
+        help="gradients on the wire (default: float32)",
+    )  # fmt: skip
+    flag(
+        "--ranks", type=_ranks, metavar="LIST",
+        help="numbers of ranks, as 1,6,12 (default: powers of two up to 1024)",
+    )  # fmt: skip
     flag("--batch-size", type=positive, metavar="N", help="(default: the prototxt's batch_size)")
     flag(
         "--batch", choices=["global", "per-rank"], default="global",
@@ -90,6 +130,10 @@ def _number(text: str) -> float:
     return value
 
 
+def _ranks(text: str) -> list[int]:
+    return sorted({positive(part) for part in text.split(",")})
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     return run(_parser(), _scale, arguments)
 
@@ -106,15 +150,15 @@ def _scale(options: argparse.Namespace) -> None:
         return  # another rank does the rest
     param, batch = _net(options)
     profile = _profile(options, param, batch)
-    nodes = [1 << i for i in range(MOST_NODES.bit_length())]
+    nodes = options.ranks or [1 << i for i in range(MOST_NODES.bit_length())]
     per_rank, overlap = options.batch == "per-rank", not options.no_overlap
     curves = {
         name: scaling(profile, network, name, batch, nodes, per_rank, overlap)
         for name in ALGORITHMS
     }
-    how = "on each node" if per_rank else "in all"
-    print(describe_profile(profile))
-    print(f"{describe_network(network)}; batch {batch} {how}")
+    how = "on each rank" if per_rank else "in all"
+    print("\n".join(assumption_lines(profile, network, _sources(options))))
+    print(f"batch {batch} {how}; gradients {'beside' if overlap else 'after'} backward")
     print("\n".join(["", *scaling_table(curves)]))
     if len(curves["tree"]) < len(nodes):
         print(f"A batch of {batch} is too small for more; see --batch-size and --batch per-rank")
@@ -132,6 +176,10 @@ def _check(options: argparse.Namespace) -> None:
         raise SolverError("give --measure to time the net here, or --seconds-per-sample, not both")
     if (options.latency is None) != (options.bandwidth is None):
         raise SolverError("--latency and --bandwidth belong together")
+    for flag, needed in (("seconds_per_pass", "seconds_per_sample"), ("inner", "per_host")):
+        if getattr(options, flag) and getattr(options, needed) in (None, 1):
+            names = (f"--{name.replace('_', '-')}" for name in (flag, needed))
+            raise SolverError(" needs ".join(names))
     if options.network and options.latency is not None:
         raise SolverError("give --network, or --latency and --bandwidth, not both")
 
@@ -153,7 +201,26 @@ def _network(options: argparse.Namespace) -> Network | None:
         )
     else:
         network = measure_network(comm)
+    network = replace(
+        network, per_message=options.message_cost * 1e-6, per_host=options.per_host,
+        inner=NETWORKS[options.inner] if options.inner else None,
+    )  # fmt: skip
     return network if comm is None or comm.Get_rank() == 0 else None
+
+
+def _sources(options: argparse.Namespace) -> Sources:
+    measured = bool(options.measure)
+    if options.network:
+        network = "fitted to the paper's rows" if options.network == "gemini" else "nominal"
+    else:
+        network = "given" if options.latency is not None else "measured"
+    return Sources(
+        profile="measured" if measured else "given",
+        per_pass="measured" if measured else "given" if options.seconds_per_pass else "assumed",
+        sums="given" if options.sum_rate else "measured" if measured else "assumed",
+        network=network,
+        inner="nominal",
+    )
 
 
 # The net.
@@ -184,14 +251,22 @@ def _batch(param: NetParameter) -> int:
 
 
 def _profile(options: argparse.Namespace, param: NetParameter, batch: int) -> Profile:
-    backend = cpu_backend(options.threads)
+    on_gpu = options.device == "gpu"
     if options.measure:
-        return measure_net(param, min(batch, MEASURED_BATCH), backend)
-    net = Net(param, backend, Context())
-    try:
-        return Profile(net.name, 4.0 * net.parameters.size, options.seconds_per_sample)
-    finally:
-        net.close()
+        backend = choose_backend("0", options.threads) if on_gpu else cpu_backend(options.threads)
+        profile = measure_net(param, min(batch, MEASURED_BATCH), backend)
+    else:
+        net = Net(param, cpu_backend(options.threads), Context())
+        try:
+            profile = Profile(
+                net.name, 4.0 * net.parameters.size, options.seconds_per_sample,
+                options.seconds_per_pass or 0.0, sum_rate=GPU_SUM_RATE if on_gpu else SUM_RATE,
+            )  # fmt: skip
+        finally:
+            net.close()
+    if options.sum_rate:
+        profile = replace(profile, sum_rate=options.sum_rate * 1e9)
+    return replace(profile, wire_share=1.0 if options.gradients == "float32" else 0.5)
 
 
 if __name__ == "__main__":

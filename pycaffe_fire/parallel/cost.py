@@ -1,14 +1,17 @@
-"""The cost model: seconds per iteration on p nodes, from one node's profile and the network's.
+"""The cost model: the time of an iteration on many ranks, from a rank's profile and the network's.
 
 One gradient of S bytes, a network of latency a and bandwidth B (B' with both directions busy):
 
   server    2 (p-1) (a + S/B)                    everything through the server's link, in and out
   tree      2 ceil(log2 p) (a + S/B)             reduced upwards, broadcast downwards
-  halving   2 ceil(log2 p) a + 2 (p-1)/p S/B'    recursive halving and doubling
+  halving   2 log2 p a + 2 (p-1)/p S/B'          recursive halving and doubling
+            2 a + (n+1) (p-1)/p S/B'             where p is no power of two and a rank has n nodes
   ring      2 (p-1) a + 2 (p-1)/p S/B'
 
-The paper counts p for the server, whose link then sends and receives at the same time; ours serves
-one bucket after the other. To that comes the time to add what arrives.
+With G ranks on each of N hosts, messages between neighbours take the host's inner network, and the
+ranks of a host share its link: see `levels`. To that comes the time to add what arrives, and what a
+message costs whatever its size. The paper counts p for the server, whose link then sends and
+receives at the same time; ours serves one bucket after the other.
 """
 
 from __future__ import annotations
@@ -20,10 +23,13 @@ from dataclasses import dataclass, field
 from ..errors import SolverError
 from ..registry import Registry
 from .buckets import BUCKET
+from .job import default_leaves
+from .tree import places, runs
 
 BUCKET_BYTES = 4 * BUCKET
 BACKWARD_SHARE = 2 / 3  # of a pass: backward computes two products where forward computes one
 SUM_RATE = 5e9  # bytes of gradient that a core adds to others per second
+GPU_SUM_RATE = 2e11  # the same of a GPU: a third of what its memory moves
 
 
 @dataclass(frozen=True)
@@ -34,10 +40,17 @@ class Network:
     latency: float
     bandwidth: float
     both_ways: float = 0.0  # bandwidth while the other direction is busy, too; 0: the same
+    per_message: float = 0.0  # seconds of a host's time for each message, whatever its size
+    per_host: int = 1  # ranks on one host, which share its link
+    inner: Network | None = None  # between those; None: as fast as between hosts
 
     @property
     def duplex(self) -> float:
         return self.both_ways or self.bandwidth
+
+    def seconds(self, level: Level) -> float:
+        """Of one byte's way through this level of the network."""
+        return level.volume / (self.duplex if level.duplex else self.bandwidth)
 
 
 def _gigabits(name: str, microseconds: float, gigabits: float) -> Network:
@@ -50,6 +63,9 @@ def _gigabits(name: str, microseconds: float, gigabits: float) -> Network:
 # through host memory, so it is below the link's own rate.
 NETWORKS: Registry[Network] = Registry("network", SolverError)
 for _network in (
+    Network("memory", 2e-6, 8e9),  # shared by ranks of one host
+    Network("pcie", 1e-5, 2e10),  # GPUs of one host, generation 4
+    Network("nvlink", 5e-6, 1.5e11),
     Network("gemini", 1.5e-6, 2.9e9),
     _gigabits("1gbe", 50, 1),
     _gigabits("10gbe", 25, 10),
@@ -79,6 +95,7 @@ class Profile:
     backward_share: float = BACKWARD_SHARE
     slices: tuple[Slice, ...] = field(default=(), repr=False)  # in the order of completion
     sum_rate: float = SUM_RATE
+    wire_share: float = 1.0  # of a gradient's bytes travel: half of them as 16-bit numbers
 
     def compute(self, samples: float) -> float:
         """Seconds of forward and backward."""
@@ -96,29 +113,69 @@ class Profile:
 
 
 @dataclass(frozen=True)
-class Traffic:
-    """What an algorithm costs per bucket: steps of latency, and multiples of the bucket's bytes."""
+class Level:
+    """What goes through one level of the network per bucket: steps of latency, one after the other,
+    messages of a rank, multiples of the bucket's bytes on the busiest link."""
 
     steps: int
+    messages: int
     volume: float
-    sums: float
     duplex: bool  # are both directions of a link busy at once?
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What an algorithm costs per bucket: within a host, between hosts, and in additions."""
+
+    inner: Level
+    outer: Level
+    sums: float  # multiples of the bucket's bytes
     pipelined: bool  # do the next bucket's messages travel while this one's are waited for?
 
 
-def traffic(algorithm: str, p: int) -> Traffic:
-    """The formulas above for p > 1 nodes."""
-    levels = math.ceil(math.log2(p))
-    share = (p - 1) / p
+def levels(algorithm: str, p: int, per_host: int = 1) -> Traffic:
+    """The formulas above for p > 1 ranks, `per_host` of them on each host, neighbours together."""
+    g = min(per_host, p)
+    hosts = math.ceil(p / g)
     if algorithm == "server":
-        return Traffic(2 * (p - 1), 2 * (p - 1), p - 1, False, False)
+        return _sequential(2 * (g - 1), 2 * (p - g), p - 1)
     if algorithm == "tree":
-        return Traffic(2 * levels, 2 * levels, levels, False, False)
+        inner, outer = math.ceil(math.log2(g)), math.ceil(math.log2(hosts))
+        return _sequential(2 * inner, 2 * outer, inner + outer)
+    share = (p - 1) / p
+    if algorithm == "ring":  # in step with its slowest link, which is one between hosts
+        steps = 2 * (p - 1)
+        both = Level(steps, steps, 2 * share, True), Level(0, 0, 0.0, True)
+        inner_level, outer_level = both if hosts == 1 else both[::-1]
+        return Traffic(inner_level, outer_level, share, True)
     if algorithm == "halving":
-        return Traffic(2 * levels, 2 * share, share, True, True)
-    if algorithm == "ring":
-        return Traffic(2 * (p - 1), 2 * share, share, True, True)
+        return _halving(p, g, hosts)
     raise SolverError(f'unknown algorithm "{algorithm}"; known: {", ".join(ALGORITHMS)}')
+
+
+def _sequential(inner: int, outer: int, sums: int) -> Traffic:
+    """Whole buckets one after the other."""
+    return Traffic(
+        Level(inner, inner, inner, False), Level(outer, outer, outer, False), sums, False
+    )
+
+
+def _halving(p: int, g: int, hosts: int) -> Traffic:
+    if p & (p - 1) == 0 and g & (g - 1) == 0:
+        inside, outside = 2 * int(math.log2(g)), 2 * int(math.log2(hosts))
+        return Traffic(
+            Level(inside, inside, 2 * (g - 1) / g, True),
+            Level(outside, outside, 2 * (hosts - 1) / hosts, True),
+            (p - 1) / p, True,
+        )  # fmt: skip
+    # Everyone sends each of its nodes to everyone, a piece to each, and gets the sums back.
+    nodes = max(len(places(own)) for own in runs(range(default_leaves(p)), p))
+    near, far = g - 1, p - g
+    return Traffic(
+        Level(2 * (near > 0), 2 * near, (nodes + 1) * near / p, True),
+        Level(2 * (far > 0), 2 * far, (nodes + 1) * g * far / p, True),
+        nodes * (p - 1) / p, True,
+    )  # fmt: skip
 
 
 ALGORITHMS = ("server", "tree", "halving", "ring")
@@ -149,20 +206,23 @@ def iteration(
     if p == 1:
         return Iteration(compute, 0.0, 0.0)
     backward = compute * profile.backward_share
-    busy = _finish(profile, network, traffic(algorithm, p), 0.0)
-    end = _finish(profile, network, traffic(algorithm, p), backward) if overlap else backward + busy
+    cost = levels(algorithm, p, network.per_host)
+    busy = _finish(profile, network, cost, 0.0)
+    end = _finish(profile, network, cost, backward) if overlap else backward + busy
     return Iteration(compute, busy, max(0.0, end - backward))
 
 
 def _finish(profile: Profile, network: Network, cost: Traffic, backward: float) -> float:
     """When the last bucket is summed, counted from the beginning of backward."""
-    bandwidth = network.duplex if cost.duplex else network.bandwidth
-    per_byte = cost.volume / bandwidth + cost.sums / profile.sum_rate
-    waiting = cost.steps * network.latency
+    inner = network.inner or network
+    per_byte = profile.wire_share * (network.seconds(cost.outer) + inner.seconds(cost.inner))
+    per_byte += cost.sums / profile.sum_rate
+    each = cost.outer.messages * network.per_message + cost.inner.messages * inner.per_message
+    waiting = cost.outer.steps * network.latency + cost.inner.steps * inner.latency
     free = end = 0.0
     for bucket in profile.buckets():
         start = max(free, bucket.ready * backward)
-        free = start + bucket.bytes * per_byte
+        free = start + bucket.bytes * per_byte + each
         end = free + waiting
         if not cost.pipelined:
             free = end
@@ -189,15 +249,15 @@ def scaling(
 ) -> list[Point]:  # fmt: skip
     """Points for every number of nodes that a batch can be divided over.
 
-    The batch is the global one; with `per_rank` every node has a whole one, and the speedup is that
-    in samples per second.
+    The batch is the global one, of which the busiest node has its share, rounded up; with
+    `per_rank` every node has a whole one, and the speedup is that in samples per second.
     """
     alone = profile.compute(batch)
     points = []
     for p in nodes:
-        samples = batch if per_rank else batch / p
-        if samples < 1:
+        if not per_rank and p > batch:
             break
+        samples = batch if per_rank else math.ceil(batch / p)
         predicted = iteration(profile, network, algorithm, p, samples, overlap)
         done = p if per_rank else 1
         points.append(Point(p, samples, predicted, done * alone / predicted.total))

@@ -35,9 +35,15 @@ class Link:
     def __str__(self) -> str:
         first, second = self.ranks
         return (
-            f"{self.where} {1e6 * self.latency:.3g} us, {8e-9 * self.bandwidth:.3g} Gbit/s "
-            f"(ranks {first} and {second})"
+            f"{self.where} {speed_text(self.latency, self.bandwidth)} (ranks {first} and {second})"
         )
+
+
+def speed_text(latency: float, bandwidth: float) -> str:
+    """`25 us, 9.4 Gbit/s`"""
+    microseconds = 1e6 * latency
+    shown = f"{microseconds:.3g}" if microseconds < 100 else f"{microseconds:,.0f}"
+    return f"{shown} us, {8e-9 * bandwidth:.3g} Gbit/s"
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def measure_net(param: NetParameter, batch: int, backend: Backend) -> Profile:
         per_sample = min(per_sample, max(0.0, whole - part) / (batch - batch // 2))
     profile = Profile(
         nets[0].name, 4.0 * nets[0].parameters.size, per_sample, whole - batch * per_sample,
-        shortest[0].backward / whole, _slices(nets[0], shortest[0]), measure_sums(),
+        shortest[0].backward / whole, _slices(nets[0], shortest[0]), measure_sums(backend),
     )  # fmt: skip
     for net in nets:
         net.close()
@@ -92,15 +92,19 @@ def _build(param: NetParameter, batch: int, backend: Backend) -> Net:
 def _run(net: Net) -> _Pass:
     net.context.step += 1
     net.clear_gradients()
+    net.backend.wait()
     began = time.perf_counter()
     net.run_forward()
+    net.backend.wait()
     middle = time.perf_counter()
     layers: dict[int, float] = {}
 
     def note(layer: int) -> None:
+        net.backend.wait()
         layers[layer] = time.perf_counter() - middle
 
     net.run_backward(after_layer=note)
+    net.backend.wait()
     return _Pass(middle - began, time.perf_counter() - middle, layers)
 
 
@@ -111,15 +115,18 @@ def _slices(net: Net, done: _Pass) -> tuple[Slice, ...]:
     )
 
 
-def measure_sums() -> float:
-    """Bytes per second of adding buckets that come from memory."""
-    totals, arrived = np.zeros((2, 4 * BUCKET), np.float32)
+def measure_sums(backend: Backend | None = None) -> float:
+    """Bytes per second of adding buckets that come from memory: a device's, or the host's."""
+    xp, wait = (np, lambda: None) if backend is None else (backend.xp, backend.wait)
+    totals, arrived = xp.zeros((2, 4 * BUCKET), np.float32)
     seconds = math.inf
     for _ in range(PASSES):
+        wait()
         began = time.perf_counter()
-        np.add(totals, arrived, out=totals)
+        xp.add(totals, arrived, out=totals)
+        wait()
         seconds = min(seconds, time.perf_counter() - began)
-    return totals.nbytes / seconds
+    return float(totals.nbytes / seconds)
 
 
 # The network.

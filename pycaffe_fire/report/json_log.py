@@ -154,7 +154,7 @@ def plain(value: Any) -> Any:
     """What JSON can say: NaN and infinity are null."""
     if isinstance(value, dict):
         return {key: plain(each) for key, each in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     if isinstance(value, (bool, int, str)) or value is None:
         return value

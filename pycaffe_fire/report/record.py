@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..backend.sizes import mebibytes
+from ..parallel.interconnect import speed_text
 from .runs import Run
 
 FILLER = re.compile(r"weight_filler \{([^}]*)\}")
@@ -119,8 +120,7 @@ def _interconnect(started: Mapping[str, Any]) -> str:
     if not links:
         return "none: one rank" if started["ranks"] == 1 else "not measured"
     return "; ".join(
-        f"{link['where']} {1e6 * link['latency']:.3g} us, {8e-9 * link['bandwidth']:.3g} Gbit/s"
-        for link in links
+        f"{link['where']} {speed_text(link['latency'], link['bandwidth'])}" for link in links
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import FireError
 from ..schema.files import replacing
-from ..solver.events import Event, Timeline
+from ..solver.events import Event, Finished, Timeline
 from ..solver.timeline import KINDS, RECORDED, Span
 
 log = logging.getLogger("pycaffe_fire")
@@ -37,13 +37,14 @@ class ChromeTrace:
             with replacing(self._path, FireError) as temporary:
                 temporary.write_text(json.dumps(chrome_trace(event)), encoding="utf-8")
             self._written = True
-
-    def close(self) -> None:
-        if not self._written:
+        elif isinstance(event, Finished) and not self._written:
             log.warning(
                 "%s was not written: iteration %d of a run is recorded, and this one was shorter",
                 self._path, RECORDED,
             )  # fmt: skip
+
+    def close(self) -> None:
+        """The file was closed when it was written."""
 
 
 def chrome_trace(event: Timeline) -> dict[str, Any]:

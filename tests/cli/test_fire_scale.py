@@ -70,8 +70,9 @@ def test_help_opens_with_commands_to_type(capsys: pytest.CaptureFixture[str]) ->
 def test_table_of_a_given_profile_and_network(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*GIVEN, "--latency", "10", "--bandwidth", "10"]) == 0
     text = capsys.readouterr().out
-    assert "tiny: 0.0 MB of gradients; 10 ms per sample" in text
-    assert "10 us, 10 Gbit/s; batch 64 in all" in text
+    assert "tiny: 0.0 MB of gradients in 1 buckets, complete evenly" in text
+    assert "network as given: 10 us, 10 Gbit/s (given)" in text
+    assert "batch 64 in all; gradients beside backward" in text
     table = rows(text)
     assert list(table) == [1, 2, 4, 8, 16, 32, 64]
     assert table[1][1:5] == ["64", "640.0", "1.00", "100.0%"]
@@ -95,12 +96,49 @@ def test_batch_size_can_be_given(capsys: pytest.CaptureFixture[str]) -> None:
 def test_papers_runs_are_reproduced(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--paper"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 7
+    assert len(lines) == 9
+    told = " ".join(lines[:3])
+    assert "bandwidth (2.9 GB/s) was fitted to these rows" in told
+    assert "are recalled, not read" in told
     headline = next(line for line in lines if line.startswith("GoogLeNet   128"))
     assert "47" in headline.split()
     assert headline.count("%") == 2
     assert main([*GIVEN, "--network", "gemini"]) == 0
     assert lines[-1] in capsys.readouterr().out
+
+
+def test_every_assumption_is_told_and_can_be_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*GIVEN, "--network", "100gbe"]) == 0
+    text = capsys.readouterr().out
+    assert (
+        "10 ms per sample (given) + 0 ms per pass (assumed), 67% of it backward (assumed)" in text
+    )
+    assert "sums: 5 GB/s (assumed)" in text
+    assert "network 100gbe: 15 us, 94 Gbit/s (nominal); 0 us of a host's time per message" in text
+    assert "float32 on the wire" in text and "not in it: reading data" in text
+    assert main(
+        [*GIVEN, "--network", "100gbe", "--seconds-per-pass", "0.002", "--sum-rate", "80",
+         "--message-cost", "3", "--per-host", "4", "--inner", "nvlink", "--gradients", "float16"]
+    ) == 0  # fmt: skip
+    text = capsys.readouterr().out
+    assert "+ 2 ms per pass (given)" in text and "sums: 80 GB/s (given)" in text
+    assert "3 us of a host's time per message" in text and "16-bit numbers on the wire" in text
+    assert "4 ranks on each host, which share its link; within: network nvlink: 5 us" in text
+    assert float(rows(text)[1][2]) == pytest.approx(642.0), "64 samples and a pass"
+
+
+def test_a_gpu_adds_faster(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*GIVEN, "--network", "100gbe", "--device", "gpu"]) == 0
+    assert "sums: 200 GB/s (assumed)" in capsys.readouterr().out
+    assert main([*GIVEN, "--network", "gemini"]) == 0
+    assert "(fitted to the paper's rows)" in capsys.readouterr().out
+
+
+def test_any_numbers_of_ranks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*GIVEN, "--network", "1gbe", "--ranks", "6,1,12"]) == 0
+    table = rows(capsys.readouterr().out)
+    assert list(table) == [1, 6, 12]
+    assert table[6][1] == "11", "64 samples: the busiest of six ranks has 11"
 
 
 def test_a_net_is_measured_without_its_data(capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,6 +200,8 @@ def test_plot_without_matplotlib(
         ((*GIVEN, "--network", "10gb"), 'did you mean "10gbe"?'),
         ((*GIVEN, "--network", "1gbe", "--latency", "1", "--bandwidth", "1"), "not both"),
         ((*GIVEN, "--latency", "1"), "belong together"),
+        ((*GIVEN, "--network", "1gbe", "--inner", "nvlink"), "--inner needs --per-host"),
+        ((*GIVEN, "--network", "1gbe", "--ranks", "2,0"), "at least 1"),
         ((*GIVEN, "--latency", "-1", "--bandwidth", "1"), "needs a number above 0"),
         ((*GIVEN, "--network", "1gbe", "--batch-size", "0"), "at least 1"),
         (("--model", "gone.prototxt", *GIVEN[2:], "--network", "1gbe"), "gone.prototxt"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,7 @@ from pycaffe_fire.parallel.cost import (
     Profile,
     Slice,
     iteration,
+    levels,
     predict_paper,
     scaling,
 )
@@ -45,6 +47,58 @@ def test_latency_counts_once_per_step(algorithm: str, p: int, steps: int) -> Non
     tiny = Profile("tiny", 4, 0.01)
     predicted = iteration(tiny, Network("slow", 1.0, 1e12), algorithm, p, 1)
     assert predicted.communication == pytest.approx(steps)
+
+
+# Ranks in blocks of G: what goes within a host and through its link, in multiples of |W|.
+@pytest.mark.parametrize(
+    ("algorithm", "p", "g", "inner", "outer"),
+    [("halving", 16, 4, 1.5, 1.5), ("halving", 8, 8, 1.75, 0), ("halving", 8, 1, 0, 1.75),
+     ("tree", 16, 4, 4, 4), ("tree", 12, 4, 4, 4), ("server", 16, 4, 6, 24),
+     ("ring", 16, 4, 0, 1.875), ("ring", 4, 4, 1.5, 0),
+     ("halving", 6, 1, 0, 5 / 3), ("halving", 6, 3, 2 / 3, 3.0)],
+)  # fmt: skip
+def test_two_levels(algorithm: str, p: int, g: int, inner: float, outer: float) -> None:
+    found = levels(algorithm, p, g)
+    assert (found.inner.volume, found.outer.volume) == pytest.approx((inner, outer))
+    fast, slow = Network("fast", 0.0, 1e9), Network("slow", 0.0, 1e8, per_host=g)
+    took = iteration(ADDS_FREE, replace(slow, inner=fast), algorithm, p, 1, overlap=False)
+    assert took.communication == pytest.approx(inner / 10 + outer)
+
+
+def test_a_link_shared_by_a_hosts_ranks_costs_no_more_than_one_rank() -> None:
+    """Neighbours first: what leaves a host has been summed over its ranks."""
+    alone = iteration(ADDS_FREE, WIRE, "halving", 8, 1, overlap=False)
+    free = Network("free", 0.0, 1e15)
+    shared = replace(WIRE, per_host=4, inner=free)
+    together = iteration(ADDS_FREE, shared, "halving", 32, 1, overlap=False)
+    assert together.communication == pytest.approx(alone.communication, rel=1e-4)
+
+
+def test_half_the_bytes_on_the_wire() -> None:
+    half = replace(ADDS_FREE, wire_share=0.5)
+    whole, shorter = (iteration(p, WIRE, "ring", 8, 1, False).exposed for p in (ADDS_FREE, half))
+    assert shorter == pytest.approx(whole / 2)
+
+
+def test_messages_and_latency_of_every_bucket() -> None:
+    """Two buckets over three levels: the tree waits for each, halving for the last alone."""
+    profile = Profile("net", 8, 0.01, slices=(Slice(4, 0.5), Slice(4, 1.0)), sum_rate=math.inf)
+    slow = Network("slow", 1.0, 1e12, per_message=0.1)
+    tree, halving = (iteration(profile, slow, a, 8, 0).communication for a in ("tree", "halving"))
+    assert tree == pytest.approx(2 * (6 + 0.6))
+    assert halving == pytest.approx(2 * 0.6 + 6)
+
+
+def test_what_a_pass_takes_whatever_the_batch_limits_the_speedup() -> None:
+    profile = Profile("net", 4.0, 0.01, seconds_per_pass=0.08)
+    points = scaling(profile, Network("free", 0, 1e15), "halving", 64, [1, 8, 64])
+    assert [p.iteration.compute for p in points] == pytest.approx([0.72, 0.16, 0.09])
+    assert points[-1].speedup == pytest.approx(8, rel=1e-3)
+
+
+def test_batches_that_cannot_be_divided_go_by_the_busiest_rank() -> None:
+    points = scaling(ADDS_FREE, NETWORKS["10gbe"], "halving", 64, [6, 100])
+    assert [(p.nodes, p.samples) for p in points] == [(6, 11)]
 
 
 def test_one_node_does_not_communicate() -> None:

@@ -66,11 +66,11 @@ def test_the_file_is_written_once_it_is_known(
     path = tmp_path / "trace.json"
     trace = ChromeTrace(str(path))
     trace(Finished(3, False))
-    trace.close()
     assert not path.exists()
     assert "this one was shorter" in caplog.text
     caplog.clear()
     trace(EVENT)
+    trace(Finished(8, False))
     trace.close()
     assert json.loads(path.read_text())["otherData"] == {"iteration": 5}
     assert not caplog.text
