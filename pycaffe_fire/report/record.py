@@ -51,8 +51,9 @@ def record_tables(run: Run) -> Iterator[Table]:
     shown += [
         (name, _value(value)) for name, value in solver.items() if name not in (*skipped, "type")
     ]
-    shown += [("initialisation", text) for text in _initialisation(run)]
-    shown += [("changed by flags", note) for note in started.get("notes") or []]
+    shown.append(("initialisation", "; ".join(_initialisation(run)) or "unknown"))
+    if started.get("notes"):
+        shown.append(("changed by flags", "; ".join(started["notes"])))
     yield "Hyperparameters", [*shown, ("seed used", str(started["seed"]))]
 
 

@@ -44,10 +44,13 @@ class TimelineRecorder:
 
     def begin(self) -> None:
         """An iteration begins; all ranks call it, and leave it together where it is recorded."""
-        self._iterations += 1
-        self._stop()  # one that was rolled back has not come to its end
+        if self._clocks:  # that iteration was rolled back: this one, then
+            self._stop()
+        else:
+            self._iterations += 1
         if self._iterations != RECORDED:
             return
+        self._spans = []
         for number, net in enumerate(self._leaves.nets):
             lane = COMPUTE_LANE if number == 0 else f"{COMPUTE_LANE} {number + 1}"
             self._clocks.append(LayerClock(net, self._noting(net, lane)))

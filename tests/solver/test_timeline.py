@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
 
 from pycaffe_fire.errors import FireError
 from pycaffe_fire.report.timeline import ChromeTrace, chrome_trace, drawing, outline
+from pycaffe_fire.solver import timeline
 from pycaffe_fire.solver.events import Finished, Timeline
 from pycaffe_fire.solver.timeline import Span
 
+from .solver_cases import body, make, rows_layer, write_rows
+
+SETTINGS = 'base_lr: 0.01 lr_policy: "fixed" random_seed: 5 max_iter: 8'
 SPANS = [
     Span("compute", "data", "data", 0.0, 0.010),
     Span("compute", "forward", "conv", 0.0101, 0.030),
@@ -87,3 +92,24 @@ def test_the_drawing_has_a_row_for_each_lane() -> None:
     assert "exchange: 9 ms" in text
     assert "<i" in text and "waiting" in text
     assert drawing([[]])
+
+
+def test_an_iteration_that_is_rolled_back_is_not_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its hooks go, and the next iteration is recorded in its place."""
+    monkeypatch.setattr(timeline, "RECORDED", 2)
+    solver = make(rows_layer(write_rows(tmp_path), 6) + body(), SETTINGS)
+    recorder = timeline.TimelineRecorder(solver.leaves)
+    hooks = solver.net.hooks
+    found = []
+    for rolled_back in (False, True, False, False):
+        recorder.begin()
+        found.append(len(hooks.before_forward))
+        solver.step(1)
+        now = time.perf_counter()
+        spans = None if rolled_back else recorder.end(now, now)
+        found.append(len(spans) if spans else 0)
+    assert found[0:2] == [0, 0] and found[2] == 1
+    assert found[4] == 1 and found[5] > 3, "data, layers and the update, once"
+    assert found[6:] == [0, 0] and not hooks.after_backward

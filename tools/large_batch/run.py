@@ -130,11 +130,7 @@ Results = dict[str, list[Accuracies]]
 def train(experiment: Experiment, case: Case, seed: int, folder: Path) -> Accuracies:
     """One run of fire_train; a run that ends early with NaN is right by chance from there on."""
     (folder / "net.prototxt").write_text(experiment.net())
-    (folder / "solver.prototxt").write_text(
-        f'net: "net.prototxt" {_without(experiment.solver, case.settings)} {case.settings}\n'
-        f"test_interval: {experiment.interval} max_iter: {experiment.iterations} display: 0\n"
-        f"random_seed: {seed} snapshot_after_train: false solver_mode: CPU\n"
-    )
+    (folder / "solver.prototxt").write_text(solver_text(experiment, case, seed))
     done = command(
         folder, "fire_train", "--solver", "solver.prototxt", "--log", "--threads", "1", "--shuffle",
         *case.flags,
@@ -143,6 +139,15 @@ def train(experiment: Experiment, case: Case, seed: int, folder: Path) -> Accura
     if done.returncode and "not finite" not in done.stderr:
         sys.exit(f"{case.name}, seed {seed}: fire_train failed:\n{done.stderr[-2000:]}")
     return found + [CHANCE] * (experiment.tests - len(found))
+
+
+def solver_text(experiment: Experiment, case: Case, seed: int) -> str:
+    """The solver of the small batch, with what the case changes."""
+    return (
+        f'net: "net.prototxt" {_without(experiment.solver, case.settings)} {case.settings}\n'
+        f"test_interval: {experiment.interval} max_iter: {experiment.iterations} display: 0\n"
+        f"random_seed: {seed} snapshot_after_train: false solver_mode: CPU\n"
+    )
 
 
 def _without(settings: str, others: str) -> str:
