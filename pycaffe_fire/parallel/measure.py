@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,7 +118,8 @@ def _slices(net: Net, done: _Pass) -> tuple[Slice, ...]:
 
 def measure_sums(backend: Backend | None = None) -> float:
     """Bytes per second of adding buckets that come from memory: a device's, or the host's."""
-    xp, wait = (np, lambda: None) if backend is None else (backend.xp, backend.wait)
+    xp: Any = np if backend is None else backend.xp
+    wait: Callable[[], object] = (lambda: None) if backend is None else backend.wait
     totals, arrived = xp.zeros((2, 4 * BUCKET), np.float32)
     seconds = math.inf
     for _ in range(PASSES):
