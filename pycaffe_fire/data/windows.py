@@ -31,6 +31,8 @@ from .cache import Cache
 from .image import read_bytes, read_image
 from .resize import resize
 
+COLOURS = 3  # channels of every image that is read
+
 
 class Window(NamedTuple):
     """One region; coordinates include both ends."""
@@ -46,7 +48,6 @@ class Window(NamedTuple):
 
 class WindowFile(NamedTuple):
     images: list[str]
-    channels: int
     windows: list[Window]
 
 
@@ -57,7 +58,7 @@ def read_windows(path: str, root: str) -> WindowFile:
             lines = enumerate(file.read().splitlines(), 1)
     except OSError as error:
         raise DataError(f"{path}: the window file cannot be read: {error.strerror}") from None
-    found = WindowFile([], 0, [])
+    found = WindowFile([], [])
     here = (line for line in lines if line[1].strip())
     for number, line in here:
         if not line.lstrip().startswith("#"):
@@ -75,8 +76,13 @@ def _read_image(
     try:
         image = next(lines)[1].strip()
         channels, _, _, count = (int(next(lines)[1]) for _ in range(4))
-        if channels < 1 or "\0" in image:
+        if "\0" in image:
             raise ValueError
+        if channels != COLOURS:
+            raise DataError(
+                f"{path}:{number}: says that {image} has {channels} channels; images are read in "
+                f"colour, so it must be {COLOURS}"
+            )
         for _ in range(count):
             number, line = next(lines)
             label, overlap, *corners = line.split()
@@ -90,7 +96,7 @@ def _read_image(
             f"{path}:{number}: expected a path, channels, height, width, a count and as many lines "
             '"class overlap x1 y1 x2 y2"'
         ) from None
-    return WindowFile([*found.images, root + image], channels, found.windows)
+    return WindowFile([*found.images, root + image], found.windows)
 
 
 class WindowSource:
@@ -111,7 +117,7 @@ class WindowSource:
         self._split(param)
         self._mean = self._read_mean(transform)
         self.shapes: list[tuple[int, ...]] = [
-            (self._file.channels, self._crop, self._crop),
+            (COLOURS, self._crop, self._crop),
             (),
         ]
         self.bad = BadRecords(policy)
@@ -150,7 +156,7 @@ class WindowSource:
 
     def _read_mean(self, transform: TransformationParameter) -> NDArray[np.float32]:
         """Of the crop: the middle of the mean image, or values per channel."""
-        channels, crop = self._file.channels, self._crop
+        channels, crop = COLOURS, self._crop
         if transform.mean_file:
             blob: Any = np.asarray(read_blob(transform.mean_file), np.float32)
             mean: NDArray[np.float32] = blob.reshape(blob.shape[-3:])
@@ -196,11 +202,6 @@ class WindowSource:
 
     def _write(self, window: Window, turned: bool, out: NDArray[np.float32]) -> None:
         image = self._image(self._file.images[window.image])
-        if len(image) != len(out):
-            raise DataError(
-                f"{self._file.images[window.image]}: has {len(image)} channels, the window "
-                f"file says {len(out)}"
-            )
         part, top, left = cut_window(
             image, window, self._crop, self._param.context_pad,
             self._param.crop_mode == "square", turned,
