@@ -78,11 +78,6 @@ def _read_image(
         channels, _, _, count = (int(next(lines)[1]) for _ in range(4))
         if "\0" in image:
             raise ValueError
-        if channels != COLOURS:
-            raise DataError(
-                f"{path}:{number}: says that {image} has {channels} channels; images are read in "
-                f"colour, so it must be {COLOURS}"
-            )
         for _ in range(count):
             number, line = next(lines)
             label, overlap, *corners = line.split()
@@ -96,6 +91,11 @@ def _read_image(
             f"{path}:{number}: expected a path, channels, height, width, a count and as many lines "
             '"class overlap x1 y1 x2 y2"'
         ) from None
+    if channels != COLOURS:
+        raise DataError(
+            f"{path}: says that {image} has {channels} channels; images are read in colour, so it "
+            f"must be {COLOURS}"
+        )
     return WindowFile([*found.images, root + image], found.windows)
 
 

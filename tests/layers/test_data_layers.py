@@ -442,7 +442,7 @@ def test_window_data_errors(windows: Any, net: Any, error: Any, message: str) ->
     "old, new, message",
     [
         ("# 1", "1", r'windows.txt:10: expected "# number"'),
-        ("0.png\n3", "0.png\n4294967295", r"windows.txt:1: .*0.png has 4294967295 channels"),
+        ("0.png\n3", "0.png\n4294967295", "windows.txt: .*0.png has 4294967295 channels"),
         ("2 0.9 0 3 12 18", "2 0.9 0 3 12", "windows.txt:16: expected a path, channels"),
         ("30\n40\n2\n", "30\n40\n9\n", "expected a path, channels"),
         ("5 1.0 10", "0 1.0 10", "0.png has class 0; classes start at 1"),
