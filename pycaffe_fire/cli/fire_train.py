@@ -17,7 +17,7 @@ from ..errors import SolverError
 from ..parallel.communicator import Communicator
 from ..parallel.job import check_names, failing_together, join, ranks_started
 from ..parallel.launch import STOPPED, run_job
-from ..parallel.placement import blocks, parse_hosts
+from ..parallel.placement import Layout, parse_hosts, read_hostfile
 from ..parallel.watch import watched
 from ..report.glog import logging_with, stderr_handler
 from ..report.json_log import JsonLog, log_path
@@ -106,7 +106,7 @@ def _board(options: argparse.Namespace, rank: int) -> Iterator[None]:
 
 def _launch(options: argparse.Namespace) -> NoReturn:
     """Start the ranks with the flags we were given, except those that are about starting them."""
-    own = ("-n", "--ranks", "--hosts", "--restarts", "--demo", "--out", "--solver")
+    own = ("-n", "--ranks", "--hosts", "--hostfile", "--restarts", "--demo", "--out", "--solver")
     flags = ["--solver", options.solver, *without_flags(options.given, own)]
     flags = [flag for flag in flags if flag != "--board"]
     prefix = _read(options, rank=1).snapshot_prefix  # rank 0 will say what there is to say
@@ -123,10 +123,10 @@ def _launch(options: argparse.Namespace) -> NoReturn:
             return flags
         return [*without_flags(flags, ("--snapshot", "--weights")), "--snapshot", found.path]
 
-    hosts = parse_hosts(options.hosts)
-    blocks(options.ranks, hosts)  # refused before anything is started
+    hosts = read_hostfile(options.hostfile) if options.hostfile else parse_hosts(options.hosts)
+    layout = Layout.of(options.ranks, hosts)
     stops = {number for number, action in _actions(options).items() if action is Action.STOP}
-    sys.exit(run_job(options.ranks, hosts, __spec__.name, arguments, options.restarts, stops, say))
+    sys.exit(run_job(layout, __spec__.name, arguments, options.restarts, stops, say))
 
 
 def _run_rank(

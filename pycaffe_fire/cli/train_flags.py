@@ -34,6 +34,7 @@ NEEDED = (
     ("schedule", "batch", "--batch: what is to stay as it is when the batch changes?"),
     ("warmup", "scale_lr", "--scale-lr: to which rate should it rise?"),
     ("hosts", "ranks", "-n RANKS; where mpiexec or srun starts them, tell it the hosts"),
+    ("hostfile", "ranks", "-n RANKS; where mpiexec or srun starts them, tell it the hosts"),
     ("restarts", "ranks", "-n RANKS: only what starts the ranks can start them again"),
 )
 
@@ -62,6 +63,8 @@ def check_company(options: argparse.Namespace) -> None:
     """Refuse flags that mean nothing without another one."""
     if bool(options.solver) == bool(options.demo):
         raise SolverError("give --solver FILE, the solver prototxt, or --demo lenet to try it out")
+    if options.hosts and options.hostfile:
+        raise SolverError("give --hosts or --hostfile, not both")
     for flag, needed, reason in NEEDED:
         if getattr(options, flag) and not getattr(options, needed):
             raise SolverError(f"--{flag.replace('_', '-')} needs {reason}")
@@ -122,8 +125,9 @@ def _add_machine_flags(flag: Flag) -> None:
     )  # fmt: skip
     flag(
         "--leaves", type=positive, metavar="L",
-        help="cut the batch into L equal parts, L a power of two, that run side by side; results "
-        "depend on L, but not on threads (default: 1, or what the resumed run had)",
+        help="cut the batch into L equal parts that run side by side; results depend on L, but "
+        "not on threads or ranks (default: 1, or what the resumed run had; on several ranks as "
+        "few as keep all of them busy)",
     )  # fmt: skip
     flag(
         "--gpu", metavar="ID",
@@ -226,8 +230,13 @@ def _add_rank_flags(flag: Flag) -> None:
         "to the same host, as many to each, or as NAME:SLOTS says",
     )  # fmt: skip
     flag(
+        "--hostfile", metavar="FILE",
+        help="hosts for the ranks, one per line: NAME, NAME:SLOTS or NAME slots=SLOTS",
+    )  # fmt: skip
+    flag(
         "--restarts", type=whole, default=0, metavar="N",
-        help="if a rank fails, go on up to N times from the newest snapshot with those left",
+        help="if a rank fails, go on up to N times from the newest snapshot with those left; a "
+        "host that is lost takes all its ranks, a rank only itself",
     )  # fmt: skip
     flag(
         "--communicator", default="", metavar="NAME",
@@ -245,6 +254,11 @@ def _add_batch_flags(flag: Flag) -> None:
     flag(
         "--batch", type=_batch, metavar="SIZE",
         help="the global batch instead of the prototxt's; per-rank: the prototxt's, times ranks",
+    )  # fmt: skip
+    flag(
+        "--sync-bn", action="store_true",
+        help="BatchNorm layers take the statistics of the whole batch, not those of each leaf, as "
+        "with batch_norm_param { sync: true }",
     )  # fmt: skip
     flag(
         "--scale-lr", choices=["linear", "sqrt"],

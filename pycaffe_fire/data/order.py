@@ -17,14 +17,22 @@ from ..backend import random
 from ..errors import DataError
 
 
+def leaf_size(batch: int, leaves: int) -> int:
+    """How many samples of a batch each leaf has; what to choose where they cannot be equal."""
+    if leaves > 0 and batch % leaves == 0:
+        return batch // leaves
+    even = sorted({max(1, batch // leaves) * leaves, -(-batch // leaves) * leaves})
+    cuts = [n for n in range(1, batch + 1) if batch % n == 0]
+    near = [*[n for n in cuts if n < leaves][-1:], *[n for n in cuts if n > leaves][:1]]
+    raise DataError(
+        f"a batch of {batch} cannot be cut into {leaves} equal leaves; choose a batch_size of "
+        f"{' or '.join(map(str, even))}, or --leaves {' or '.join(map(str, near))}"
+    )
+
+
 def leaf_samples(pass_number: int, leaf: int, batch: int, leaves: int) -> range:
     """The sample numbers of one leaf of one pass."""
-    if leaves < 1 or batch % leaves:
-        raise DataError(
-            f"a batch of {batch} cannot be cut into {leaves} equal leaves; "
-            "change batch_size or --leaves"
-        )
-    size = batch // leaves
+    size = leaf_size(batch, leaves)
     first = pass_number * batch + leaf * size
     return range(first, first + size)
 

@@ -15,7 +15,8 @@ from ..backend.base import Backend, Draw
 from ..backend.blob import Blob, SharedBlob
 from ..backend.random import key
 from ..backend.tensor import Layout, Tensor
-from ..errors import LayerError, NetError
+from ..data.order import leaf_size
+from ..errors import DataError, LayerError, NetError
 from ..schema.proto import LayerParameter
 from .context import Context
 from .description import Description, Storage
@@ -114,6 +115,20 @@ class Layer(Description):
         """May force_backward send gradients to this bottom? (Not to labels.)"""
         return True
 
+    @property
+    def in_sequence(self) -> bool:
+        """Does a pass depend on the one before, so that ranks cannot share them?"""
+        return self.memory is not None
+
+    @property
+    def feeds_leaves(self) -> bool:
+        """Can only rank 0 read its data, with `produce`, for all leaves of a batch?"""
+        return False
+
+    def produce(self, leaves: int) -> list[list[Any]]:
+        """The tops' values for every leaf of the next pass; on rank 0, where `feeds_leaves`."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """Give back threads and files; a net calls it when it is closed."""
 
@@ -135,6 +150,13 @@ class Layer(Description):
                 self.fail(str(error))
         self.blobs.append(blob)
         return blob
+
+    def leaf_size(self, batch: int) -> int:
+        """A leaf's share of a global batch that a data layer feeds."""
+        try:
+            return leaf_size(batch, self.context.leaves)
+        except DataError as error:
+            self.fail(str(error))
 
     def remember(self, index: int, new: Any, fade: float) -> None:
         """Let a new value into a running average: blob = fade * blob + new.

@@ -11,6 +11,7 @@ from ..backend.base import NormPlan
 from ..backend.blob import Blob
 from ..schema.proto import BatchNormParameter, LayerParameter
 from .base import Neuron, is_train, register_layer
+from .synced_statistics import SyncedStatistics
 
 
 @register_layer("BatchNorm")
@@ -20,7 +21,8 @@ class BatchNorm(Neuron):
     The blobs hold sums of means and variances that fade by moving_average_fraction, and the sum
     of the weights to divide them by; they are no parameters to learn. With scale_bias (NVIDIA) or
     use_weight_bias (Intel) two more are: top is multiplied by the first and the second is added.
-    With stats_batch_size (Intel) each run of that many samples has statistics of its own.
+    With stats_batch_size (Intel) each run of that many samples has statistics of its own. With
+    sync the statistics are those of the whole batch, also where it is cut into leaves.
     """
 
     averages = (0, 1, 2)
@@ -37,13 +39,20 @@ class BatchNorm(Neuron):
     @classmethod
     def can_lead(cls, param: LayerParameter) -> bool:
         norm = param.batch_norm_param
-        return not (_has_own_scale(norm) or norm.stats_batch_size)
+        return not (_has_own_scale(norm) or norm.stats_batch_size or norm.sync)
+
+    @classmethod
+    def spans_leaves(cls, param: LayerParameter) -> bool:
+        norm = param.batch_norm_param
+        return bool(norm.sync and not norm.use_global_stats)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.batch_norm_param
         self._use_global = not is_train(self.phase)
         if param.HasField("use_global_stats"):
             self._use_global = param.use_global_stats
+        if param.sync and param.stats_batch_size:
+            self.fail("sync takes the statistics of a whole batch, stats_batch_size those of parts")
         channels = 1 if len(bottom[0].shape) == 1 else bottom[0].shape[1]
         for shape in ((channels,), (channels,), (1,)):
             self.add_param(shape, schema.FillerParameter())
@@ -68,6 +77,21 @@ class BatchNorm(Neuron):
             top[0].lay_out(bottom[0].value.layout)
         self._runs = self._make_runs(bottom[0], top[0])
         self._plans: dict[bool, list[NormPlan]] = {}
+        self._synced = SyncedStatistics(self.context, self.xp, self.param.batch_norm_param.eps)
+
+    @property
+    def statistics_samples(self) -> int | None:
+        """How many samples have statistics in common; None where no batch's are computed."""
+        if self._use_global:
+            return None
+        whole = self._runs[0].x.num
+        return whole * self.context.leaves if self.param.batch_norm_param.sync else whole
+
+    @property
+    def _sync(self) -> bool:
+        """Does this pass take the statistics of all leaves?"""
+        ctx, asked = self.context, self.param.batch_norm_param.sync and not self._use_global
+        return bool(asked and ctx.leaves > 1 and ctx.lockstep is not None and ctx.lockstep.active)
 
     def _make_runs(self, x: Blob, y: Blob) -> list[Run]:
         """The batch, or its runs of stats_batch_size samples."""
@@ -84,6 +108,14 @@ class BatchNorm(Neuron):
         return [Run(part(x), part(y), (x, y), start) for start in range(0, x.num, size)]
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        if self._sync:
+            y = self._synced.forward(_by_channel(bottom[0].data))
+            if len(self.blobs) > 3:
+                scale, shift = self._own_scale()
+                y = y * scale[:, None] + shift[:, None]
+            top[0].data[...] = y.reshape(top[0].shape)
+            self._remember(self._synced.mean, self._synced.variance, self._synced.count)
+            return
         for run, plan in zip(self._runs, self._run(bottom, top), strict=True):
             if not self._use_global:
                 samples = run.x.count // max(self.blobs[0].count, 1)
@@ -141,6 +173,11 @@ class BatchNorm(Neuron):
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
     ) -> None:
         learns = [*self.param_propagate_down[3:], False, False][:2]
+        if self._sync:
+            self._backward_synced(_by_channel(top[0].diff), learns)
+            if propagate_down[0]:
+                bottom[0].diff[...] = self._dx.reshape(bottom[0].shape)
+            return
         if self.leads and self.followers and self.followers[0].type == "Scale":
             learns = [*self.followers[0].param_propagate_down, False][:2]
         if propagate_down[0] or any(learns):
@@ -149,6 +186,21 @@ class BatchNorm(Neuron):
                 plan.backward(propagate_down[0], *learns)
                 if propagate_down[0]:
                     run.give_diff()
+
+    def _own_scale(self) -> tuple[Any, Any]:
+        scale, *shift = (blob.data for blob in self.blobs[3:])
+        return scale, shift[0] if shift else self.xp.zeros_like(scale)
+
+    def _backward_synced(self, dy: Any, learns: Sequence[bool]) -> None:
+        """All leaves sum here, also where nothing below learns."""
+        for blob, values, learn in zip(
+            self.blobs[3:], (dy * self._synced.normal, dy), learns, strict=False
+        ):
+            if learn:
+                blob.diff[...] += values.sum(axis=(0, 2))
+        if len(self.blobs) > 3:
+            dy = dy * self._own_scale()[0][:, None]
+        self._dx = self._synced.backward(dy)
 
 
 @dataclass
@@ -179,6 +231,13 @@ class Run:
     def give_diff(self) -> None:
         if self.whole:
             self.whole[0].diff[self._part] = self.x.diff
+
+
+def _by_channel(values: Any) -> Any:
+    """(samples, channels, pixels); a blob with one axis is one channel."""
+    if values.ndim == 1:
+        return values.reshape(-1, 1, 1)
+    return values.reshape(values.shape[0], values.shape[1], -1)
 
 
 def _has_own_scale(param: BatchNormParameter) -> bool:

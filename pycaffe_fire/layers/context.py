@@ -4,8 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
+from ..backend.tensor import Array
 from ..data.bad_records import FAIL
+
+
+class LeafSums(Protocol):
+    """What layers can ask of leaves that run at the same time; see parallel/lockstep.py."""
+
+    active: bool  # do all leaves run just now?
+
+    def sum(self, leaf: int, values: Array) -> Array: ...
+
+
+class LeafFeeds(Protocol):
+    """What layers are fed that only rank 0 can read; see parallel/feeding.py."""
+
+    def announce(self, name: str, shapes: Any = None) -> Any: ...
+
+    def take(self, name: str, step: int, leaf: int) -> list[Array] | None: ...
 
 
 @dataclass
@@ -25,6 +43,8 @@ class Context:
     bad_records: str = FAIL  # or SKIP: what a record that cannot be used does
     python_modules: bool = False  # may a prototxt import the module of a Python layer?
     output_folder: str = ""  # where layers may write, besides the working directory
+    lockstep: LeafSums | None = None  # where all leaves run at the same time
+    feeds: LeafFeeds | None = None  # where the batch is cut into leaves
 
     def on_leaves(self, own: Sequence[int], leaves: int) -> Context:
         """The same, for a net that runs these of all leaves."""

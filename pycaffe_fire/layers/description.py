@@ -104,6 +104,11 @@ class Description:
         return True
 
     @classmethod
+    def spans_leaves(cls, param: LayerParameter) -> bool:
+        """Do its results in training depend on all leaves of a batch?"""
+        return False
+
+    @classmethod
     def coordinates(cls, param: LayerParameter, bottom: int = 0) -> CoordMap:
         """Where a pixel of a bottom lies in the tops; raises UndefinedMapException if nowhere."""
         if cls.pixelwise:

@@ -55,12 +55,9 @@ class DummyData(Layer):
 
     def _leaf_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The first axis is the global batch; a leaf gets its share of it (a 1 is a constant)."""
-        leaves = self.context.leaves
         if not shape or shape[0] <= 1:
             return shape
-        if shape[0] % leaves:
-            self.fail(f"a batch of {shape[0]} cannot be cut into {leaves} equal leaves")
-        return (shape[0] // leaves, *shape[1:])
+        return (self.leaf_size(shape[0]), *shape[1:])
 
     def _fill(self, top: Sequence[Blob], constant: bool) -> None:
         ctx = self.context

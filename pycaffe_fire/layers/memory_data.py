@@ -33,13 +33,8 @@ class MemoryData(DataLayer):
                 "memory_data_param needs batch_size, channels, height and width, got "
                 f"{p.batch_size}, {p.channels}, {p.height}, {p.width}"
             )
-        if p.batch_size % self.context.leaves:
-            self.fail(
-                f"batch_size {p.batch_size} cannot be cut into {self.context.leaves} equal leaves; "
-                "change batch_size or --leaves"
-            )
         self._batch = p.batch_size
-        self._size = p.batch_size // self.context.leaves
+        self._size = self.leaf_size(p.batch_size)
         self._data: NDArray[np.float32] | None = None
         top[0].reshape(self._size, *self._shape)
         top[1].reshape(self._size)

@@ -61,14 +61,16 @@ class Exchange:
     """Merges the nodes of this rank in complete buckets and sums them over ranks, in order, on a
     thread of its own.
 
-    `nets` nets must report a bucket before it is complete. It calls only the communicator
+    `nets` nets must report a bucket before it is complete; all ranks together have `leaves` leaves.
+    It calls only the communicator
     and `accumulate`, which adds buffers.
     """
 
     def __init__(
-        self, buckets: list[Bucket], nets: int, communicator: Communicator, accumulate: Accumulate
-    ) -> None:
-        self.buckets, self._nets = buckets, nets
+        self, buckets: list[Bucket], nets: int, leaves: int, communicator: Communicator,
+        accumulate: Accumulate,
+    ) -> None:  # fmt: skip
+        self.buckets, self._nets, self._leaves = buckets, nets, leaves
         self._communicator, self._accumulate = communicator, accumulate
         self._lock = threading.Lock()
         self._work: queue.SimpleQueue[int | None] = queue.SimpleQueue()
@@ -142,7 +144,7 @@ class Exchange:
 
     def _merge(self, bucket: Bucket) -> None:
         """Add up one slice of all nodes, then start its sum over ranks."""
-        sums = PartialSums(self._accumulate, lambda _: None)
+        sums = PartialSums(self._leaves, self._accumulate, lambda _: None)
         for nodes in self._held:
             sums.extend(Node(n.first, n.size, n.sum[bucket.place]) for n in nodes)
         self._communicator.start(sums.nodes)

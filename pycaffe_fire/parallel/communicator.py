@@ -21,6 +21,7 @@ class Communicator(ABC):
     wanted = ""  # the name that was asked for, if one was
     job = ""  # a random name that all its ranks know and no other job has
     trials: Mapping[str, float] = {}  # seconds of a sum by each candidate, where it was chosen so
+    started_as = 0  # the rank's number as its launcher has it; see hosts.numbered_by_host
 
     def own_leaves(self, leaves: int) -> range:
         """The contiguous run of leaves this rank computes."""
@@ -67,6 +68,10 @@ class Communicator(ABC):
         while self.under_way:
             self.advance()
 
+    def another(self) -> Communicator:
+        """One over the same ranks with canonical sums, whose messages are apart from this one's."""
+        return self
+
     @abstractmethod
     def gather(self, value: Any) -> list[Any]:
         """Every rank's value, in order of ranks, on every rank."""
@@ -74,6 +79,10 @@ class Communicator(ABC):
     def gather_now(self, value: Any) -> list[Any]:
         """`gather` where all ranks come at about the same time: one that does not is missed."""
         return self.gather(value)
+
+    @abstractmethod
+    def scatter(self, values: Sequence[Any]) -> Any:
+        """This rank's own of rank 0's values, one for each rank; others' values do not matter."""
 
     @abstractmethod
     def broadcast(self, value: Any) -> Any:
@@ -114,6 +123,9 @@ class SerialCommunicator(Communicator):
 
     def gather(self, value: Any) -> list[Any]:
         return [value]
+
+    def scatter(self, values: Sequence[Any]) -> Any:
+        return values[0]
 
     def broadcast(self, value: Any) -> Any:
         return value

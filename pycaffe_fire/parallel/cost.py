@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from ..errors import SolverError
 from ..registry import Registry
 from .buckets import BUCKET
-from .job import default_leaves
+from .division import power_of_two
 from .tree import places, runs
 
 BUCKET_BYTES = 4 * BUCKET
@@ -169,7 +169,8 @@ def _halving(p: int, g: int, hosts: int) -> Traffic:
             (p - 1) / p, True,
         )  # fmt: skip
     # Everyone sends each of its nodes to everyone, a piece to each, and gets the sums back.
-    nodes = max(len(places(own)) for own in runs(range(default_leaves(p)), p))
+    leaves = power_of_two(p)
+    nodes = max(len(places(own, leaves)) for own in runs(range(leaves), p))
     near, far = g - 1, p - g
     return Traffic(
         Level(2 * (near > 0), 2 * near, (nodes + 1) * near / p, True),

@@ -21,10 +21,12 @@ from ..registry import did_you_mean
 from .communicator import Communicator, SerialCommunicator
 from .communicators import COMMUNICATORS
 from .communicators.wire import WIRES
+from .division import power_of_two
 from .guardian import first_to_fail
+from .hosts import numbered_by_host
 from .monitor import tell_of_loss
 from .tree import Node, places
-from .waiting import PeerTimeout
+from .waiting import JOINING_PATIENCE, PeerTimeout, ending_after
 
 DEFAULT, NCCL, AUTO = "halving", "nccl", "auto"
 # Seconds: where many ranks fail alike, the first of them speaks and ends the job before others do.
@@ -70,11 +72,6 @@ def ranks_started() -> int:
             f"srun --mpi=pmi2 (srun --mpi=list shows what there is), or srun -n 1 for one process"
         )
     return int(tasks)
-
-
-def default_leaves(ranks: int) -> int:
-    """The next power of two: every rank has a leaf."""
-    return 1 << (ranks - 1).bit_length()
 
 
 def check_names(communicator: str, wire: str) -> None:
@@ -143,21 +140,27 @@ def _check_launcher(started: int, library: str) -> None:
 def join(communicator: str = "", wire: str = "float32") -> Communicator:
     """This process's communicator: serial when alone, else one over MPI.
 
-    Without a name it is DEFAULT, or on GPUs whatever suits them (see `device.adapted`).
+    Ranks of a host are neighbours, however they were placed. Without a name it is DEFAULT, or on
+    GPUs whatever suits them (see `device.adapted`).
     """
     check_names(communicator, wire)
-    comm = world()
-    if comm is None:
-        return SerialCommunicator()
-    trials = _trials(comm, wire) if communicator == AUTO else {}
-    if trials:
-        name = min(trials, key=lambda name: trials[name])
-    else:
-        name = DEFAULT if communicator in ("", NCCL) else communicator
-    joined = COMMUNICATORS[name](comm.Dup(), wire)
-    joined.trials = trials
-    _forget_shared_names(comm)
-    joined.job = comm.bcast(secrets.token_hex(8))
+    late = f"not all ranks have started within {JOINING_PATIENCE:.0f} s, so this one ends"
+    with ending_after(JOINING_PATIENCE, late):
+        comm = world()
+        if comm is None:
+            return SerialCommunicator()
+        started_as = comm.Get_rank()
+        comm = numbered_by_host(comm)
+        trials = _trials(comm, wire) if communicator == AUTO else {}
+        if trials:
+            name = min(trials, key=lambda name: trials[name])
+        else:
+            name = DEFAULT if communicator in ("", NCCL) else communicator
+        joined = COMMUNICATORS[name](comm.Dup(), wire)
+        _forget_shared_names(comm)
+        job = comm.bcast(secrets.token_hex(8))
+    joined.job, joined.trials = job, trials
+    joined.started_as = started_as
     joined.wanted = "" if communicator == AUTO else communicator
     return joined
 
@@ -183,7 +186,8 @@ def _trials(comm: Any, wire: str) -> dict[str, float]:
     best = {}
     for name in COMMUNICATORS:
         candidate = COMMUNICATORS[name](comm.Dup(), wire)
-        own = places(candidate.own_leaves(default_leaves(candidate.size)))
+        leaves = power_of_two(candidate.size)
+        own = places(candidate.own_leaves(leaves), leaves)
         nodes = [Node(*place, candidate.buffer(TRIAL_ELEMENTS)) for place in own]
         times = []
         for _ in range(TRIALS):

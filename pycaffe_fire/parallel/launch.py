@@ -12,14 +12,16 @@ import sys
 import sysconfig
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 from ..backend import available_cores
 from ..errors import SolverError
 from ..installation import install_hint
+from .hosts import own_addresses
 from .monitor import ADDRESS_VARIABLE, Failure, Monitor
-from .placement import Host, blocks, room
+from .placement import Host, Layout
 from .signed import SECRET_VARIABLE, new_secret
 
 POLL = 0.2  # seconds
@@ -27,6 +29,7 @@ STOPPED = 75  # exit status of a run that was asked to stop, did, and can go on:
 INTERRUPTED = 130  # what shells call a process that Ctrl-C ended
 PASSED_ON = ("SIGINT", "SIGHUP", "SIGTERM", "SIGUSR1", "SIGUSR2")
 GRACE = 5.0  # seconds between asking a failed job to end and ending it
+TRIAL = 20.0  # seconds for a host to show that ranks can be started on it
 # Tells ranks that what they write to standard error ends at a terminal, and how wide that is.
 TERMINAL_VARIABLE = "PYCAFFE_FIRE_TERMINAL"
 ERASE_LINE, SHOW_CURSOR = "\r\x1b[2K", "\x1b[?25h"
@@ -57,14 +60,22 @@ def host_arguments(placed: Sequence[Host], open_mpi: bool) -> list[str]:
     return ["--host", listed, "--map-by", "slot"] if open_mpi else ["-hosts", listed]
 
 
-class Job:
-    """One attempt: P ranks running `command` (a Python module with its arguments)."""
+@dataclass(frozen=True)
+class Ended:
+    """How an attempt ended: its status, the rank that was lost, and those that had gone silent."""
 
-    def __init__(self, ranks: int, hosts: Sequence[Host], module: str, arguments: Sequence[str]):
-        placed = blocks(ranks, hosts)
-        names = {host.name for host in placed}
+    status: int
+    failure: Failure | None
+    silent: Collection[int] = ()
+
+
+class Job:
+    """One attempt: ranks running a Python module with its arguments."""
+
+    def __init__(self, layout: Layout, module: str, arguments: Sequence[str]) -> None:
+        ranks, placed = layout.ranks, layout.placed
         secret = new_secret()
-        self._monitor = Monitor(secret, local=names <= {"localhost", socket.gethostname()})
+        self._monitor = Monitor(secret, local=all(_is_here(host.name) for host in placed))
         environment = {
             **os.environ, ADDRESS_VARIABLE: self._monitor.address, SECRET_VARIABLE: secret
         }  # fmt: skip
@@ -86,18 +97,19 @@ class Job:
             start_new_session=True,
         )
 
-    def wait(self) -> tuple[int, Failure | None]:
-        """The exit status, and the rank that was lost."""
+    def wait(self) -> Ended:
+        """Until all ranks have ended, or had to because one was lost."""
         try:
             while self._process.poll() is None:
                 failure = self._monitor.failure()
                 if failure:
+                    silent = self._monitor.silent_ranks()
                     time.sleep(2 * POLL)  # let MPI finish on its own where it can
                     self._end()
-                    return self._process.returncode or 1, failure
+                    return Ended(self._process.returncode or 1, failure, silent)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(POLL)
-            return self._process.returncode, self._monitor.failure()
+            return Ended(self._process.returncode, self._monitor.failure())
         finally:
             self._monitor.close()
             if self._terminal:  # a rank that was ended in the middle of a line tidies up nothing
@@ -132,6 +144,36 @@ class Job:
         # Ranks may be in sessions of their own; hung ones never hear of the launcher's end.
         for pid in _descendants(self._process.pid):
             os.kill(pid, signal.SIGKILL)
+
+
+def _is_here(host: str) -> bool:
+    return host in ("localhost", "127.0.0.1", socket.gethostname(), *own_addresses())
+
+
+def unreachable(hosts: Sequence[str]) -> list[str]:
+    """Those of the hosts on which mpiexec cannot start a Python that does nothing, in time."""
+    mpiexec = find_mpiexec()
+    open_mpi = _is_open_mpi(mpiexec)
+    trials = {}
+    for host in hosts:
+        if not _is_here(host):
+            where = host_arguments([Host(host, 1)], open_mpi)
+            trials[host] = subprocess.Popen(
+                [mpiexec, "-n", "1", *where, sys.executable, "-I", "-S", "-c", ""],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )  # fmt: skip
+    deadline = time.monotonic() + TRIAL
+    return [host for host, trial in trials.items() if not _succeeds(trial, deadline)]
+
+
+def _succeeds(trial: subprocess.Popen[bytes], deadline: float) -> bool:
+    try:
+        return trial.wait(max(0.0, deadline - time.monotonic())) == 0
+    except subprocess.TimeoutExpired:
+        os.killpg(trial.pid, signal.SIGKILL)
+        trial.wait()
+        return False
 
 
 # Runs a command that gets SIGTERM when the process that started it is killed. It is a process of
@@ -209,8 +251,7 @@ class SignalsToJob:
 
 
 def run_job(
-    ranks: int,
-    hosts: Sequence[Host],
+    layout: Layout,
     module: str,
     arguments: Callable[[int], Sequence[str]],
     restarts: int,
@@ -223,12 +264,11 @@ def run_job(
     that get one of the signals `stops` are to stop: that is the end, with the status STOPPED.
     """
     with SignalsToJob(stops) as signals:
-        return _attempts(ranks, list(hosts), module, arguments, restarts, signals, say)
+        return _attempts(layout, module, arguments, restarts, signals, say)
 
 
 def _attempts(
-    ranks: int,
-    hosts: list[Host],
+    layout: Layout,
     module: str,
     arguments: Callable[[int], Sequence[str]],
     restarts: int,
@@ -238,21 +278,50 @@ def _attempts(
     for attempt in range(restarts + 1):
         if signals.asked_to_stop:
             return STOPPED
-        job = Job(ranks, hosts, module, arguments(attempt))
+        job = Job(layout, module, arguments(attempt))
         signals.go_to(job)
-        status, failure = job.wait()
+        ended = job.wait()
+        failure = ended.failure
         if signals.asked_to_stop and not (failure and failure.told):
-            if status in (0, STOPPED):
-                return status
+            if ended.status in (0, STOPPED):
+                return ended.status
             # Ctrl-C found nothing to save; a rank that had no handler yet has died of the signal.
             return INTERRUPTED if signals.interrupted else STOPPED
         if failure and not failure.told:
             say(str(failure))
-        if status in (0, STOPPED) or attempt == restarts:
-            return status
-        if failure:
-            hosts = [host for host in hosts if host.name != failure.sign.host] or hosts
-            ranks = max(1, min(ranks - 1, room(hosts) or ranks))
+        if ended.status in (0, STOPPED) or attempt == restarts:
+            return ended.status
+        layout = left_after(ended, layout, unreachable, say)
+        if not layout.ranks:
+            say("no host is left to start again on")
+            return ended.status
         left = restarts - attempt - 1
-        say(f"starting again with {ranks} rank(s), {left} restart(s) left after this")
+        where = f" on {len(layout.placed)} host(s)" if layout.hosts else ""
+        say(f"starting again with {layout.ranks} rank(s){where}, {left} restart(s) left after this")
     return 1
+
+
+def left_after(
+    ended: Ended,
+    layout: Layout,
+    unreachable: Callable[[Sequence[str]], list[str]],
+    say: Callable[[str], None],
+) -> Layout:
+    """What a failed attempt leaves for the next one.
+
+    A host is lost with all its ranks if they all went silent or it cannot be reached; else a rank
+    that was lost takes only its own place. The last rank of a job is started again where it was.
+    """
+    names = [host.name for host in layout.hosts]
+    cut_off = [
+        name for name in names if (own := {*layout.ranks_on(name)}) and own <= {*ended.silent}
+    ]
+    lost = {*cut_off, *unreachable([name for name in names if name not in cut_off])}
+    rank = ended.failure.sign.rank if ended.failure else None
+    left = layout
+    if rank is not None and rank < layout.ranks and layout.host_of(rank) not in lost:
+        left = layout.without_rank(rank)
+    for name in lost:
+        say(f"host {name} is lost, with {len(layout.ranks_on(name))} rank(s)")
+        left = left.without_host(name)
+    return left if left.ranks or lost else layout

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from threading import BrokenBarrierError
 from typing import TypeVar
 
 from ..backend.base import Backend
@@ -19,6 +20,8 @@ from ..net import Net
 from .buckets import Exchange, make_buckets
 from .communicator import Communicator
 from .device import adapted
+from .feeding import Feeding
+from .lockstep import Lockstep
 from .tree import Node, PartialSums, check_leaves, runs
 
 T = TypeVar("T")
@@ -55,19 +58,30 @@ class Leaves:
 
     def __init__(
         self, make_net: MakeNet, backend: Backend, communicator: Communicator, leaves: int,
-        start: Context,
+        start: Context, in_step: bool = False,
     ) -> None:  # fmt: skip
+        """`in_step` where layers sum over all leaves in the middle of a pass."""
         check_leaves(leaves)
         communicator = adapted(communicator, backend)
         self.count, self.iter_size, self.communicator = leaves, start.iter_size, communicator
         self.backend = backend
         parts = own_parts(communicator, backend, leaves)
+        self._lockstep: Lockstep | None = None
+        if in_step and leaves > 1:
+            own = communicator.own_leaves(leaves)
+            parts = runs(own, len(own))
+            self._lockstep = Lockstep(communicator.another(), own, leaves)
+            start = replace(start, lockstep=self._lockstep)
+        self._feeding = Feeding(communicator, leaves)
+        if leaves > 1:
+            start = replace(start, feeds=self._feeding)
         self.nets: list[Net] = []
         for part in parts:
             context = start.on_leaves(part, leaves)
             kind = backend if leaves == 1 else backend.another(1)
             self.nets.append(make_net(kind, context, self.nets[0] if self.nets else None))
         self.net = self.nets[0]
+        self._sources = [layer for layer in self.net.layers if layer.feeds_leaves]
         self._pool = ThreadPoolExecutor(len(parts)) if len(parts) > 1 else None
         self._spare: list[Array] = []
         self._held: list[list[Node]] = []
@@ -75,13 +89,15 @@ class Leaves:
         if leaves > 1:
             buckets = make_buckets(self.net)
             merge = backend.another(1).accumulate
-            self.exchange = Exchange(buckets, len(self.nets), communicator, merge)
+            self.exchange = Exchange(buckets, len(self.nets), leaves, communicator, merge)
 
     # One iteration.
 
     def run(self, iteration: int, collect: bool = False) -> tuple[float, list[Output]]:
         """One iteration's gradients, summed over passes and leaves; returns loss and outputs."""
         self.net.parameters.sync_weights()  # before threads share them
+        first = iteration * self.iter_size
+        self._feeding.distribute(self._sources, range(first, first + self.iter_size))
         self._held = [[] for _ in self.nets]
         if self.exchange is not None:
             self.exchange.begin(self._held)
@@ -93,13 +109,36 @@ class Leaves:
     def evaluate(self, iteration: int) -> float:
         """The loss of an iteration's first batch over all leaves, without gradients."""
         self.net.parameters.sync_weights()
+        self._feeding.distribute(self._sources, [iteration * self.iter_size])
         return self._mean(self._side_by_side(lambda net: self._forward_net(net, iteration)))
 
     def _side_by_side(self, work: Callable[[int], list[T]]) -> list[T]:
         """What `work` returns for the leaves of every net by its number, in order of leaves."""
         numbers = range(len(self.nets))
+        if self._lockstep is not None:
+            with self._lockstep.running():
+                return self._in_step(self._lockstep, work)
         parts = self._pool.map(work, numbers) if self._pool is not None else map(work, numbers)
         return [result for part in parts for result in part]
+
+    def _in_step(self, lockstep: Lockstep, work: Callable[[int], list[T]]) -> list[T]:
+        """The same, where leaves wait for each other: one that fails fails for all."""
+        failures: list[BaseException] = []
+
+        def run(number: int) -> list[T]:
+            try:
+                return work(number)
+            except BaseException as error:
+                if not isinstance(error, BrokenBarrierError):  # the cause, not one that waited
+                    failures.append(error)
+                lockstep.fail()
+                return []
+
+        pool = self._pool.map if self._pool is not None else map
+        results = [result for part in pool(run, range(len(self.nets))) for result in part]
+        if failures:
+            raise failures[0]
+        return results
 
     def _forward_net(self, index: int, iteration: int) -> list[float]:
         net, losses = self.nets[index], []
@@ -112,7 +151,7 @@ class Leaves:
     def _run_net(self, index: int, iteration: int, collect: bool) -> list[LeafResult]:
         """All leaves of one net, each complete before the next; the last goes out in buckets."""
         net = self.nets[index]
-        sums = PartialSums(net.backend.accumulate, self._spare.append)
+        sums = PartialSums(self.count, net.backend.accumulate, self._spare.append)
         results = []
         for leaf in net.context.own_leaves:
             last = leaf == net.context.own_leaves[-1]

@@ -10,6 +10,7 @@ nobody who does not know the job's secret (signed.py).
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import selectors
 import socket
@@ -19,7 +20,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .signed import LONGEST_LINE, SECRET_VARIABLE, Signer, greeting
+from .hosts import own_addresses
+from .signed import LONGEST_LINE, SECRET_VARIABLE, Signer, greeting, is_greeting
 
 ADDRESS_VARIABLE = "PYCAFFE_FIRE_MONITOR"
 INTERVAL = 1.0  # seconds between two signs of life
@@ -28,6 +30,9 @@ DIED = "died"
 LOOPBACK = "127.0.0.1"
 STRANGERS = 256  # callers at once that have not yet shown that they belong to the job
 PATIENCE = 10.0  # seconds a caller has for that
+CONNECTING = 3.0  # seconds for each address of a monitor
+UNREACHABLE = 20.0  # seconds in which nothing arrives before a connection counts as lost
+CUT_OFF = {errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN}
 _TICK = 0.5  # seconds
 
 
@@ -134,9 +139,9 @@ class Monitor:
 
     @property
     def address(self) -> str:
-        """host:port for the ranks' environment."""
-        host = LOOPBACK if self._local else socket.gethostname()
-        return f"{host}:{self._server.getsockname()[1]}"
+        """host:port for the ranks' environment, or host,address,...:port to be tried in turn."""
+        hosts = [LOOPBACK] if self._local else [socket.gethostname(), *own_addresses()]
+        return f"{','.join(hosts)}:{self._server.getsockname()[1]}"
 
     def _serve(self) -> None:
         while not self._closed.is_set():
@@ -215,6 +220,12 @@ class Monitor:
                     return Failure(sign, f"has been silent for {SILENCE:.0f} s")
         return None
 
+    def silent_ranks(self) -> set[int]:
+        """Those that have said nothing for so long that, beside one that hangs, they do too."""
+        with self._lock:
+            since = time.monotonic() - SILENCE + 2 * INTERVAL
+            return {s.rank for s in self.signs.values() if not s.finished and s.when < since}
+
     def forgive(self) -> None:
         """A rank that was silent until now need not account for it."""
         with self._lock:
@@ -242,12 +253,13 @@ class Monitor:
 class Reporter:
     """A rank's thread that tells a monitor, if there is one, what the rank is doing.
 
-    `on_loss` is called from that thread when the monitor is gone.
+    `on_loss` is called from that thread when the monitor is gone; it is told whether it may still
+    be there and only cannot be reached.
     """
 
     def __init__(
         self, rank: int, doing: Callable[[], str], address: str, secret: str,
-        on_loss: Callable[[], None] = lambda: None,
+        on_loss: Callable[[bool], None] = lambda cut_off: None,
     ) -> None:  # fmt: skip
         self._stop = threading.Event()
         self._rank, self._doing, self._on_loss = rank, doing, on_loss
@@ -272,9 +284,9 @@ class Reporter:
                 self._signs.say("sign", self._rank, doing=self._doing(), pid=os.getpid())
                 if self._stop.wait(INTERVAL):
                     return
-        except OSError:
+        except OSError as error:
             if not self._stop.is_set():
-                self._on_loss()
+                self._on_loss(error.errno in CUT_OFF)
 
     def close(self) -> None:
         """Sign off: what happens to the connection from now on is no failure."""
@@ -300,8 +312,8 @@ class _Line:
     """A connection to a monitor."""
 
     def __init__(self, address: str, secret: str) -> None:
-        self._socket = _connect(address)
-        self._signer = Signer(secret, self._socket.recv(LONGEST_LINE))
+        self._socket, hello = _connect(address)
+        self._signer = Signer(secret, hello)
 
     def say(self, kind: str, rank: int, host: str = "", **more: Any) -> None:
         for name, value in more.items():
@@ -333,10 +345,21 @@ def tell_of_loss(rank: int, host: str, how: str, told: bool) -> bool:
     return True
 
 
-def _connect(address: str) -> socket.socket:
-    """The monitor by its name, or on this very machine where names do not resolve."""
-    host, port = address.rsplit(":", 1)
-    try:
-        return socket.create_connection((host, int(port)), timeout=PATIENCE)
-    except OSError:
-        return socket.create_connection((LOOPBACK, int(port)), timeout=PATIENCE)
+def _connect(address: str) -> tuple[socket.socket, bytes]:
+    """The monitor, and its greeting: by one of its names or addresses, or on this very machine
+    where none of them leads there."""
+    hosts, port = address.rsplit(":", 1)
+    tried = [*hosts.split(","), LOOPBACK]
+    for host in tried:
+        try:
+            connection = socket.create_connection((host, int(port)), timeout=CONNECTING)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):  # else it takes the kernel a quarter of an hour
+                milliseconds = int(1000 * UNREACHABLE)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
+            hello = connection.recv(LONGEST_LINE)
+            if is_greeting(hello):
+                return connection, hello
+            connection.close()  # another host has this address, too
+        except OSError:
+            continue
+    raise ConnectionError(f"no monitor at {address}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 import secrets
 from typing import Any
 
@@ -25,6 +26,11 @@ def new_secret() -> str:
 def greeting() -> bytes:
     """What a caller is told first."""
     return secrets.token_hex(16).encode() + b"\n"
+
+
+def is_greeting(said: bytes) -> bool:
+    """Can this have come from somebody who listens?"""
+    return re.fullmatch(rb"[0-9a-f]{32}\n", said) is not None
 
 
 class Signer:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
+import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from ..errors import SolverError
 
 FIRST_PATIENCE = 120.0  # seconds; the first iteration compiles and plans
 PATIENCE = 20.0  # seconds beyond what iterations take
+LONGEST_PATIENCE = 1800.0  # seconds, where ranks prepare at their own pace
+JOINING_PATIENCE = 300.0  # seconds for all ranks to start
 YIELDS = 20  # looks without effect before the first nap
 SHORTEST_NAP, LONGEST_NAP = 5e-5, 5e-4  # seconds
 
@@ -22,6 +27,23 @@ class PeerTimeout(SolverError):
         who = ", ".join(names) or "the other ranks"
         super().__init__(f"no answer from {who} within {seconds:.0f} s")
         self.silent, self.seconds = silent, seconds
+
+
+@contextmanager
+def ending_after(seconds: float, reason: str) -> Iterator[None]:
+    """What runs inside may wait for others where no deadline can be given: this process ends."""
+
+    def end() -> None:
+        print(reason, file=sys.stderr, flush=True)
+        os._exit(1)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class Waiting:
@@ -39,11 +61,14 @@ class Waiting:
     def iteration_took(self, seconds: float) -> None:
         self.patience = PATIENCE + 3 * seconds
 
-    def doze(self, waits_for: Callable[[], Iterable[int]]) -> None:
+    def doze(
+        self, waits_for: Callable[[], Iterable[int]] = tuple, patience: float | None = None
+    ) -> None:
         """Leave the core to others for a moment; `waits_for` are ranks, a negative one is any."""
-        if time.monotonic() - self._moved > self.patience:
+        patience = patience or self.patience
+        if time.monotonic() - self._moved > patience:
             silent = sorted({rank for rank in waits_for() if rank >= 0})
-            raise PeerTimeout([(rank, self._hosts[rank]) for rank in silent], self.patience)
+            raise PeerTimeout([(rank, self._hosts[rank]) for rank in silent], patience)
         self._looks += 1
         if self._looks <= YIELDS:
             os.sched_yield()

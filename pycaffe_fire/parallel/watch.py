@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from .communicator import Communicator
 from .guardian import Guardian
-from .monitor import ADDRESS_VARIABLE, DIED, SILENCE, Monitor, Reporter
+from .hosts import place
+from .monitor import ADDRESS_VARIABLE, DIED, SILENCE, UNREACHABLE, Monitor, Reporter
 from .signed import SECRET_VARIABLE, new_secret
 
 log = logging.getLogger("pycaffe_fire")
 
 POLL = 0.5  # seconds
-LAST_RESORT = 5.0  # seconds that MPI has to end a job
 
 
 @contextmanager
@@ -53,9 +52,6 @@ def _start(target: object, *arguments: object) -> None:
 def _end(communicator: Communicator, what: str, reason: str) -> None:
     """End this rank and, if MPI can still do that, the job."""
     print(f"{what}: rank {communicator.rank}: {reason}", file=sys.stderr, flush=True)
-    last_resort = threading.Timer(LAST_RESORT, os._exit, [1])
-    last_resort.daemon = True
-    last_resort.start()
     communicator.abort()
 
 
@@ -72,7 +68,7 @@ def _watched_by_launcher(communicator: Communicator, what: str) -> Iterator[None
     address, secret = os.environ[ADDRESS_VARIABLE], os.environ.get(SECRET_VARIABLE, "")
     reporter = Reporter(
         communicator.rank, lambda: communicator.doing, address, secret,
-        lambda: _end(communicator, what, "fire_train -n is gone, so it ends"),
+        lambda cut_off: _end(communicator, what, f"fire_train -n {_how(cut_off)}, so it ends"),
     )  # fmt: skip
     if not reporter.connected:
         log.warning("rank %d is not watched: it cannot reach %s", communicator.rank, address)
@@ -80,18 +76,15 @@ def _watched_by_launcher(communicator: Communicator, what: str) -> Iterator[None
     reporter.close()
 
 
-def _place() -> tuple[str, str]:
-    """What tells hosts apart, also where several share a name."""
-    with suppress(OSError):
-        return socket.gethostname(), os.readlink("/proc/self/ns/net")
-    return socket.gethostname(), ""
+def _how(cut_off: bool) -> str:
+    return f"cannot be reached for {UNREACHABLE:.0f} s" if cut_off else "is gone"
 
 
 @contextmanager
 def _watching_each_other(communicator: Communicator, what: str) -> Iterator[None]:
     rank = communicator.rank
     secret = communicator.broadcast(new_secret())
-    local = len(set(communicator.gather(_place()))) == 1
+    local = len(set(communicator.gather(place()))) == 1
     monitor = Monitor(secret, local) if rank < 2 else None
     addresses = communicator.gather(monitor.address if monitor is not None else "")
     guardian = Guardian(rank, what, communicator.job)
@@ -100,7 +93,12 @@ def _watching_each_other(communicator: Communicator, what: str) -> Iterator[None
         guardian.tell(communicator.doing)
         return communicator.doing
 
-    reporter = Reporter(rank, doing, addresses[1 if rank == 0 else 0], secret)
+    def on_loss(cut_off: bool) -> None:
+        if cut_off:  # of one that is merely gone, others tell
+            _end(communicator, what, f"rank {watcher} {_how(cut_off)}, so it ends")
+
+    watcher = 1 if rank == 0 else 0
+    reporter = Reporter(rank, doing, addresses[watcher], secret, on_loss)
     guarded = all(communicator.gather(guardian.present))
     apart = communicator.gather(reporter.connected).count(False)
     if apart and rank == 0:

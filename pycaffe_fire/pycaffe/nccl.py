@@ -70,10 +70,10 @@ def job_options(param: SolverParameter) -> SolverOptions:
             f"started; run one process per solver: mpiexec -n {count} python your_script.py"
         )
     ranks = join()
-    if ranks.rank != rank:
+    if ranks.started_as != rank:
         raise SolverError(
-            f"set_solver_rank({rank}) was called in process {ranks.rank} of {ranks.size}; give "
-            f"every process its own number, as the launcher has it"
+            f"set_solver_rank({rank}) was called in process {ranks.started_as} of {ranks.size}; "
+            f"give every process its own number, as the launcher has it"
         )
     _fail_together(ranks)
     return rank_options(ranks, seed_for(param.random_seed), default_backend)

@@ -14,6 +14,7 @@ from typing import Any, overload
 
 from .. import schema
 from ..backend.blob import Blob
+from ..backend.tensor import on_host
 from ..layers.base import Layer, is_train, register_layer
 from ..layers.description import Description, Storage
 from ..schema.proto import LayerParameter
@@ -81,6 +82,11 @@ class Python(Layer):
 
     Attributes it does not have itself are the instance's, to read and to write, so that pycaffe's
     `net.layers[0].some_method()` works. share_in_parallel changes nothing: every leaf has its own.
+
+    Without bottoms it feeds data. Where a training batch is cut into leaves, only rank 0 has an
+    instance of the class, and runs it for all of them: if all tops have the same number of samples,
+    more than one, these are the batch, and leaves get equal parts; else every leaf gets a pass of
+    its own.
     """
 
     storage = Storage.FLOAT32
@@ -88,18 +94,20 @@ class Python(Layer):
     tops = (0, None)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        if not bottom and is_train(self.phase) and self.context.leaves > 1:
-            self.fail(
-                f"it feeds data by itself, so all {self.context.leaves} leaves of a batch would "
-                f"get the same; train with one leaf, or read the data with a data layer"
-            )
+        self._cut: bool | None = None  # are the batches of `produce` cut, or passes of one leaf?
+        self._read = [Blob(self.backend, (), blob.name) for blob in top]  # by `produce`
+        self._no_bottoms = not bottom
+        if self.feeds_leaves and not self._reads:
+            self.user: Any = None
+            return
         self.user = self._class()(self.param)
         self.user.param_str = self.user.param_str_ = self.param.python_param.param_str
         self.user.phase = int(self.phase)
         self.user.blobs = Blobs(self)
         # What setup writes into new weights must not reach the net that lends us its own.
         donors, self.donors = self.donors, ()
-        self._call("setup", self._faces(bottom), self._faces(top))
+        tops = self._read if self.feeds_leaves else top
+        self._call("setup", self._faces(bottom), self._faces(tops))
         for index, (blob, donor) in enumerate(zip(self.blobs, donors, strict=False)):
             self.borrow(index, blob, donor)
 
@@ -176,10 +184,62 @@ class Python(Layer):
         return True  # Caffe reshapes before every forward, and users load batches there
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        self._call("reshape", self._faces(bottom), self._faces(top))
+        if not self.feeds_leaves:
+            self._call("reshape", self._faces(bottom), self._faces(top))
+        elif self._cut is None:
+            self._announce(top)
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        self._call("forward", self._faces(bottom), self._faces(top))
+        if not self.feeds_leaves:
+            self._call("forward", self._faces(bottom), self._faces(top))
+            return
+        ctx = self.context
+        batch = ctx.feeds.take(self.name, ctx.step, ctx.leaf) if ctx.feeds is not None else None
+        if batch is None:
+            self.fail("rank 0 reads its data for all leaves, so its net runs only in training")
+        for blob, values in zip(top, batch, strict=True):
+            blob.reshape(*values.shape)
+            blob.data[...] = self.xp.asarray(values)
+
+    # Data for all leaves.
+
+    @property
+    def in_sequence(self) -> bool:
+        return self._no_bottoms  # where its data stands, only it knows
+
+    @property
+    def feeds_leaves(self) -> bool:
+        return self._no_bottoms and is_train(self.phase) and self.context.leaves > 1
+
+    @property
+    def _reads(self) -> bool:
+        return 0 in self.context.own_leaves
+
+    def _announce(self, top: Sequence[Blob]) -> None:
+        """Shape the tops as rank 0 says that the first batch will be."""
+        assert self.context.feeds is not None
+        shapes = None
+        if self._reads:
+            self._call("reshape", [], self._faces(self._read))
+            shapes = [blob.shape for blob in self._read]
+        shapes = self.context.feeds.announce(self.name, shapes)
+        samples = {shape[0] if shape else 1 for shape in shapes}
+        self._cut = len(samples) == 1 and samples != {1}
+        for blob, shape in zip(top, shapes, strict=True):
+            blob.reshape(*([self.leaf_size(shape[0]), *shape[1:]] if self._cut else shape))
+
+    def produce(self, leaves: int) -> list[list[Any]]:
+        if not self._cut:
+            return [self._run() for _ in range(leaves)]
+        whole = self._run()
+        size = self.leaf_size(len(whole[0]))
+        return [[values[i * size : (i + 1) * size] for values in whole] for i in range(leaves)]
+
+    def _run(self) -> list[Any]:
+        faces = self._faces(self._read)
+        self._call("reshape", [], faces)
+        self._call("forward", [], faces)
+        return [on_host(face.data).copy() for face in faces]
 
     def backward(
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]

@@ -105,7 +105,7 @@ class PycaffeSolver(Solver):
     def _call_when_ready(self) -> None:
         leaves, parameters = self.leaves, self.net.parameters
         total: Array = leaves.gradients
-        if leaves.count > 1:  # dividing by a power of two, and undoing it, changes no bits
+        if leaves.count > 1:  # by a power of two, which changes no bits, if it is one
             total *= 1 / leaves.count
             parameters.bind_gradients(total)
             for p in parameters.items:

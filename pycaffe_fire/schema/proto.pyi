@@ -903,6 +903,7 @@ class BatchNormParameter(Message):
     def filler(self) -> FillerParameter: ...
     stats_batch_size: int
     relu: bool
+    sync: bool
     def __init__(
         self,
         *,
@@ -918,6 +919,7 @@ class BatchNormParameter(Message):
         filler: FillerParameter | Mapping[str, Any] | None = ...,
         stats_batch_size: int | None = ...,
         relu: bool | None = ...,
+        sync: bool | None = ...,
     ) -> None: ...
 
 class BiasParameter(Message):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from math import gcd
 from typing import NamedTuple
 
 from .. import schema
@@ -105,10 +106,29 @@ def find_test_nets(solver: SolverParameter) -> list[FoundNet]:
     ]
 
 
+def training_batch(solver: SolverParameter, cli_state: NetState) -> int:
+    """What the batches of all data layers of the training net can be cut by; 0 if none says."""
+    net = filter_net(find_train_net(solver, cli_state).param)
+    sizes = [layer_class(layer.type).batch_size(layer) for layer in net.layer if not layer.bottom]
+    return gcd(*(size for size in sizes if size and size > 1))
+
+
 def edit_training_data(
     solver: SolverParameter, cli_state: NetState, edit: Callable[[LayerParameter], None]
 ) -> SolverParameter:
     """A copy of the solver with its training net's data layers edited; test nets stay."""
+
+    def edit_data(layer: LayerParameter) -> None:
+        if issubclass(layer_class(layer.type), DataLayer):
+            edit(layer)
+
+    return edit_training_net(solver, cli_state, edit_data)
+
+
+def edit_training_net(
+    solver: SolverParameter, cli_state: NetState, edit: Callable[[LayerParameter], None]
+) -> SolverParameter:
+    """A copy of the solver with all layers of its training net edited; test nets stay."""
     train = find_train_net(solver, cli_state)
     made = schema.SolverParameter()
     made.CopyFrom(solver)
@@ -121,8 +141,7 @@ def edit_training_data(
         made.ClearField(field)
     made.train_net_param.CopyFrom(filter_net(train.param))
     for layer in made.train_net_param.layer:
-        if issubclass(layer_class(layer.type), DataLayer):
-            edit(layer)
+        edit(layer)
     return made
 
 

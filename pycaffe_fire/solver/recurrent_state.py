@@ -18,8 +18,7 @@ State = dict[str, dict[str, list[tuple[list[int], str]]]]  # by layer, by leaf: 
 class RecurrentState:
     """The recurrent states of a solver's nets over all leaves and ranks; something Carried.
 
-    Ranks share the passes of a test, so where there are several, a test net's memory is that of
-    one of them.
+    Test nets with such states run all passes on every rank, so theirs are the same everywhere.
     """
 
     def __init__(self, leaves: Leaves, test_nets: Sequence[Net]) -> None:

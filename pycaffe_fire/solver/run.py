@@ -19,19 +19,28 @@ from ..net import Net
 from ..net.graph import filter_net
 from ..net.missing_data import advice, missing_sources
 from ..parallel.communicator import Communicator
+from ..parallel.division import advice as division_advice
+from ..parallel.division import choose_leaves
 from ..parallel.interconnect import survey
-from ..parallel.job import check_alike, default_leaves
+from ..parallel.job import check_alike
 from ..parallel.threads import choose_threads
 from ..parallel.tree import check_leaves
 from ..schema.proto import SolverParameter
 from .capacity import Need, planned
 from .events import Observer
 from .large_batch import EPOCHS, changes, keep_epochs, scale_rate, schedule_kept, with_batch
-from .nets import find_test_nets, find_train_net, with_shuffling, without_data
+from .nets import (
+    find_test_nets,
+    find_train_net,
+    training_batch,
+    with_shuffling,
+    without_data,
+)
 from .options import Action, SolverOptions, net_state, nothing
 from .run_record import recorded_run
 from .snapshot_files import newest_snapshot
 from .solver import Solver
+from .statistics import with_sync
 
 log = logging.getLogger("pycaffe_fire")
 
@@ -69,6 +78,7 @@ class RunOptions:
     scale_lr: str | None = None
     warmup: int | None = None
     schedule: str | None = None
+    sync_bn: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,7 +107,7 @@ def rank_options(
     counts = ranks.gather(chosen.count)
     others = "" if len(set(counts)) == 1 else f"; {min(counts)} to {max(counts)} on all ranks"
     log.info("Threads: %s%s", chosen, others)
-    leaves = leaves or default_leaves(ranks.size)
+    leaves = leaves or choose_leaves(ranks.size)
     check_leaves(leaves)
     return SolverOptions(make_backend(chosen.count), ranks.broadcast(seed), ranks, leaves)
 
@@ -121,8 +131,14 @@ def plan_run(asked: RunOptions, param: SolverParameter, ranks: Communicator) -> 
         stop_after=asked.stop_after, timeline=True,
     )  # fmt: skip
     with _naming(asked.solver):
-        param, notes = _changed(asked, param, options, ranks)
-    return Plan(param, replace(options, notes=notes), snapshot)
+        changed, notes = _changed(asked, param, options, ranks)
+        batch = training_batch(changed, net_state(options))
+    options = replace(options, notes=notes)
+    if not (asked.leaves or recorded.get("leaves")):
+        options = replace(options, leaves=choose_leaves(ranks.size, batch))
+    if ranks.rank == 0 and (text := division_advice(ranks.size, options.leaves, batch)):
+        log.warning("%s", text)
+    return Plan(changed, options, snapshot)
 
 
 def make_solver(
@@ -175,6 +191,8 @@ def _changed(
         param = without_data(param, state, asked.synthetic)
     if asked.shuffle:
         param = with_shuffling(param, state)
+    if asked.sync_bn:
+        param = with_sync(param, state)
     if asked.batch:
         param, factor = with_batch(param, state, asked.batch, ranks.size)
     if kept == EPOCHS:

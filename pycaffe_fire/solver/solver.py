@@ -53,6 +53,7 @@ from .replay import Replay
 from .rules import RULES
 from .schedules import weight_decay
 from .snapshots import Carried, Snapshots
+from .statistics import spans_leaves, warn_of_small_statistics
 from .timeline import TimelineRecorder
 from .timing import Stopwatch
 
@@ -100,9 +101,11 @@ class Solver:
         self.leaves = Leaves(
             lambda kind, context, lender: self._build(train, kind, context, lender),
             self.backend, self.communicator, options.leaves,
-            net_context(options, self.param.iter_size),
+            net_context(options, self.param.iter_size), spans_leaves(train.param),
         )  # fmt: skip
         self.net = self.leaves.net
+        if self.communicator.rank == 0:
+            warn_of_small_statistics(self.net)
         self.test_nets: list[Net] = []
         for found in find_test_nets(self.param):
             log.info("Creating test net (#%d) specified by %s", len(self.test_nets), found.origin)
@@ -466,13 +469,15 @@ class Solver:
             net.context.step = step
 
     def test(self, index: int) -> list[Output]:
-        """Average a test net's outputs over its test_iter passes, shared among the ranks; nothing
-        if that was interrupted."""
+        """Average a test net's outputs over its test_iter passes, shared among the ranks unless one
+        depends on the other; nothing if that was interrupted."""
         net, passes = self.test_nets[index], self.param.test_iter[index]
-        first = net.context.step
+        first, ranks = net.context.step, self.communicator
         found = []
-        ranks = self.communicator
-        for done in range(ranks.rank, passes + ranks.rank, ranks.size):
+        # What a layer keeps for the next pass does not get to another rank.
+        shares = 1 if any(layer.in_sequence for layer in net.layers) else ranks.size
+        share = ranks.rank % shares
+        for done in range(share, passes + share, shares):
             self._obey()  # as often on every rank, so that all stop together
             if self.stopped_early:
                 log.info("Test interrupted.")
@@ -484,7 +489,8 @@ class Solver:
             net.context.step = first + done
             found.append((done, [float(net.run_forward()), *output_values(net)]))
         net.context.step = first + passes
-        everyone = sorted(p for part in self.communicator.gather(found) for p in part)
+        own = found if share == ranks.rank else []  # else rank 0 has the same
+        everyone = sorted(p for part in ranks.gather(own) for p in part)
         columns = zip(*(values for _, values in everyone), strict=True)
         loss, *means = (sum(column) / passes for column in columns)
         outputs = [

@@ -176,7 +176,7 @@ FLAGS = {
     ),
     "a GPU": (["--solver", "solver.prototxt", "--gpu", "0"], "cannot run on GPU 0"),
     "no threads": (["--solver", "solver.prototxt", "--threads", "0"], "--threads"),
-    "three leaves": (["--solver", "solver.prototxt", "--leaves", "3"], "power of two, got 3"),
+    "three leaves": (["--solver", "solver.prototxt", "--leaves", "3"], "cut into 3 equal leaves"),
     "many leaves": (["--solver", "solver.prototxt", "--leaves", "16"], "net.prototxt:2: layer"),
     "no state": (["--solver", "solver.prototxt", "--snapshot", "x"], "x: no such file"),
     "weights as state": (

@@ -22,7 +22,7 @@ from pycaffe_fire.parallel.communicators import COMMUNICATORS
 from pycaffe_fire.parallel.tree import Node, PartialSums
 from tests.parallel.ranks import run_ranks
 
-RANKS = (1, 2, 3, 4, 5, 8)
+RANKS = (1, 2, 3, 4, 5, 6, 8)
 LEAVES = 8
 SIZES = (1, 3, 1024, 100_003)  # one element, fewer than ranks, even pieces, uneven pieces
 WIRES = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}  # relative rounding
@@ -37,9 +37,14 @@ class Case(NamedTuple):
     ranks: int
     wire: str
     size: int
+    leaves: int = LEAVES
 
 
 CASES = [Case(*c) for c in itertools.product(COMMUNICATORS, RANKS, WIRES, SIZES)]
+CASES += [
+    Case(name, ranks, "float32", 1024, leaves)
+    for name, ranks, leaves in itertools.product(COMMUNICATORS, RANKS, (11, 12, 24))
+]
 
 
 # What every rank does.
@@ -50,24 +55,24 @@ def leaf_values(leaf: int, size: int) -> Floats:
     return np.random.default_rng([leaf, size]).standard_normal(size).astype(np.float32)
 
 
-def nodes_of(leaves: range, size: int) -> list[Node]:
-    sums = PartialSums(lambda a, b: np.add(a, b, out=a), lambda _: None)
-    sums.extend(Node(leaf, 1, leaf_values(leaf, size).copy()) for leaf in leaves)
+def nodes_of(own: range, size: int, leaves: int = LEAVES) -> list[Node]:
+    sums = PartialSums(leaves, lambda a, b: np.add(a, b, out=a), lambda _: None)
+    sums.extend(Node(leaf, 1, leaf_values(leaf, size).copy()) for leaf in own)
     return sums.nodes
 
 
 @functools.cache
-def canonical(size: int) -> tuple[Floats, Floats]:
+def canonical(size: int, leaves: int = LEAVES) -> tuple[Floats, Floats]:
     """The sum over all leaves, and that of absolute values, which errors are relative to."""
-    absolute = sum(np.abs(leaf_values(leaf, size)) for leaf in range(LEAVES))
-    return nodes_of(range(LEAVES), size)[0].sum, np.asarray(absolute)
+    absolute = sum(np.abs(leaf_values(leaf, size)) for leaf in range(leaves))
+    return nodes_of(range(leaves), size, leaves)[0].sum, np.asarray(absolute)
 
 
 def run_case(case: Case, comm: Any) -> dict[str, Any]:
     communicator = COMMUNICATORS[case.name](comm, case.wire)
-    own = communicator.own_leaves(LEAVES)
-    got = communicator.all_sum(nodes_of(own, case.size))
-    want, scale = canonical(case.size)
+    own = communicator.own_leaves(case.leaves)
+    got = communicator.all_sum(nodes_of(own, case.size, case.leaves))
+    want, scale = canonical(case.size, case.leaves)
     return {
         "same": len(set(comm.allgather(hashlib.sha256(got).hexdigest()))) == 1,
         "canonical": bool(np.array_equal(got, want)),
@@ -170,7 +175,7 @@ def test_the_sum_is_right_within_rounding(results: dict[str, Any], name: str, wi
     wrong = [
         (case, result["error"])
         for case, result in of(results, name, wire)
-        if not result["error"] <= (max(LEAVES, case.ranks) + 1) * WIRES[wire]
+        if not result["error"] <= (max(case.leaves, case.ranks) + 1) * WIRES[wire]
     ]
     assert wrong == []
 

@@ -27,7 +27,7 @@ import pytest
 
 from pycaffe_fire.errors import SolverError
 from pycaffe_fire.parallel import device, waiting
-from pycaffe_fire.parallel.communicators import COMMUNICATORS
+from pycaffe_fire.parallel.communicators import COMMUNICATORS, RankCommunicator
 from pycaffe_fire.parallel.communicators.base import segments
 from pycaffe_fire.parallel.device import adapted
 from pycaffe_fire.parallel.device.direct import Direct, mpi_reads_devices
@@ -279,6 +279,14 @@ class FakeComm:
         return value
 
 
+def communicator_of(comm: FakeComm, name: str = "halving") -> RankCommunicator:
+    """One that asks these answers instead of other ranks."""
+    made: Any = COMMUNICATORS[name](comm)
+    made.gather = made.gather_now = comm.allgather
+    made.broadcast = comm.bcast
+    return made
+
+
 GPU = functools.partial(device.Place, "node", no_nccl="", direct=False)
 PAIR = [GPU("a"), GPU("b")]
 
@@ -293,7 +301,7 @@ def choose(
     comm.failures = failures or ["", ""]
     queued_nccl.comm = types.SimpleNamespace(Dup=lambda: None)
     monkeypatch.setitem(sys.modules, "cupy.cuda.nccl", queued_nccl)
-    inner = COMMUNICATORS[name](comm)
+    inner = communicator_of(comm, name)
     inner.wanted = wanted
     return adapted(inner, QueuedBackend())  # type: ignore[arg-type]
 

@@ -166,9 +166,9 @@ def test_the_first_of_several_deaths_counts(monitor: Monitor, secret: str) -> No
 
 def test_a_reporter_notices_that_the_monitor_is_gone(secret: str) -> None:
     monitor = Monitor(secret)
-    gone: list[int] = []
-    reporter = Reporter(0, lambda: "x", monitor.address, secret, lambda: gone.append(1))
+    gone: list[bool] = []
+    reporter = Reporter(0, lambda: "x", monitor.address, secret, gone.append)
     until(lambda: 0 in monitor.signs)
     monitor.close()
     until(lambda: gone)
-    assert reporter.connected
+    assert reporter.connected and gone == [False]  # not merely out of reach

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from pycaffe_fire.errors import SolverError
-from pycaffe_fire.parallel.tree import Node, PartialSums, check_leaves, places, runs
+from pycaffe_fire.parallel.tree import Node, PartialSums, check_leaves, merges, places, runs
 
 RNG = np.random.default_rng(2)
 Array = np.ndarray[Any, Any]
 
 
 def balanced(values: list[Array]) -> Array:
-    """The definition: halves are summed on their own, then added."""
+    """The definition: parts are summed on their own, then added; the first is a power of two."""
     if len(values) == 1:
         return values[0]
-    half = len(values) // 2
+    half = 1 << (len(values) - 1).bit_length() - 1  # the largest power of two below
     return balanced(values[:half]) + balanced(values[half:])
 
 
@@ -30,9 +30,9 @@ def add(total: Array, part: Array) -> None:
 def summed(values: list[Array], cuts: list[int]) -> tuple[Array, int]:
     """The sum when each run between two cuts is merged on its own first; buffers released."""
     released: list[Array] = []
-    final = PartialSums(add, released.append)
+    final = PartialSums(len(values), add, released.append)
     for start, stop in pairwise([0, *cuts, len(values)]):
-        part = PartialSums(add, released.append)
+        part = PartialSums(len(values), add, released.append)
         for i in range(start, stop):
             part.add(Node(i, 1, values[i].copy()))
         final.extend(part.nodes)
@@ -41,7 +41,7 @@ def summed(values: list[Array], cuts: list[int]) -> tuple[Array, int]:
     return root.sum, len(released)
 
 
-@pytest.mark.parametrize("leaves", [1, 2, 4, 8, 16, 64])
+@pytest.mark.parametrize("leaves", [1, 2, 4, 8, 16, 64, 3, 6, 7, 12, 13, 100])
 def test_every_cut_builds_the_same_tree(leaves: int) -> None:
     values = [
         RNG.normal(size=5).astype(np.float32) * 10.0 ** RNG.integers(-4, 5) for _ in range(leaves)
@@ -65,17 +65,18 @@ def test_order_matters_which_is_why_there_is_a_tree() -> None:
 
 
 def test_a_run_keeps_what_it_cannot_merge() -> None:
-    part = PartialSums(add, lambda _: None)
+    part = PartialSums(8, add, lambda _: None)
     for i in range(1, 7):
         part.add(Node(i, 1, np.ones(1)))
     assert [(n.first, n.size) for n in part.nodes] == [(1, 1), (2, 2), (4, 2), (6, 1)]
-    assert places(range(1, 7)) == [(1, 1), (2, 2), (4, 2), (6, 1)]
+    assert places(range(1, 7), 8) == [(1, 1), (2, 2), (4, 2), (6, 1)]
+    assert places(range(1, 7), 7) == [(1, 1), (2, 2), (4, 3)]  # there is nothing after it
+    assert merges([(0, 4), (4, 2), (6, 1)]) == [0, 0, 2]
 
 
-@pytest.mark.parametrize("leaves", [0, -1, 3, 6, 12])
-def test_leaves_are_a_power_of_two(leaves: int) -> None:
-    with pytest.raises(SolverError, match=f"power of two, got {leaves}"):
-        check_leaves(leaves)
+def test_there_is_a_leaf() -> None:
+    with pytest.raises(SolverError, match="at least 1, got 0"):
+        check_leaves(0)
 
 
 def test_runs_cover_all_leaves_in_order() -> None:

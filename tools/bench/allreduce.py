@@ -47,7 +47,7 @@ class Gradient:
     def __init__(self, comm: Any, size: int, communicator: RankCommunicator | None) -> None:
         self.size, ranks = size, comm.Get_size()
         self.leaves = 1 << (ranks - 1).bit_length()
-        own = places(runs(range(self.leaves), ranks)[comm.Get_rank()])
+        own = places(runs(range(self.leaves), ranks)[comm.Get_rank()], self.leaves)
         self._pattern = (np.arange(size, dtype=np.float32) % 97) / 97
 
         def memory() -> Floats:

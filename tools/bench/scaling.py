@@ -46,7 +46,7 @@ class Iterations:
             for i, (a, b) in enumerate(zip(ends, ends[1:], strict=False))
         ]
         merge = NumPyBackend().accumulate
-        self._exchange = Exchange(self._buckets, 1, self._communicator, merge)
+        self._exchange = Exchange(self._buckets, 1, comm.size, self._communicator, merge)
 
     def run(self, overlap: bool) -> float:
         """Seconds of one iteration on the slowest rank."""

@@ -4,6 +4,9 @@ python tools/netlab/netlab.py up 8 --mbit 1000                       eight hosts
 python tools/netlab/netlab.py run -- python tools/bench/allreduce.py one MPI rank on each of them
 python tools/netlab/netlab.py down                                   remove them
 python tools/netlab/netlab.py run --hosts 8 --mbit 1000 -- COMMAND   all three, whatever happens
+python tools/netlab/netlab.py launch -- fire_train -n 8 --hosts 10.77.0.1,10.77.0.2 ...
+                                                a command that starts the ranks on them itself
+python tools/netlab/netlab.py cut 1                                  nobody reaches 10.77.0.2 now
 """
 
 from __future__ import annotations
@@ -18,11 +21,13 @@ import sys
 import time
 from pathlib import Path
 
-SWITCH, HOST = "firelab-switch", "firelab-host"
+LAB = os.environ.get("FIRELAB", "firelab")  # another name makes another lab
+SWITCH, HOST = f"{LAB}-switch", f"{LAB}-host"
 NETWORK, CONTROLLER = "10.77.0", 254  # host i is NETWORK.(i+1); nobody outside ever sees it
 MOST_HOSTS = 128
 # A burst of two milliseconds at 1 Gbit/s: below it the kernel's timer cannot keep the rate.
 BURST_KB, QUEUE_MS = 256, 50
+PLACES = ("round-robin", "blocks")
 LAUNCHER = Path(__file__).with_name("nslaunch")
 
 
@@ -41,6 +46,9 @@ def main(arguments: list[str] | None = None) -> int:
         if options.action == "down":
             down()
             return 0
+        if options.action == "cut":
+            cut(options.host)
+            return 0
         return _run(options)
     except LabError as error:
         print(f"netlab: {error}", file=sys.stderr)
@@ -58,11 +66,20 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     start.add_argument("hosts", type=int)
     start.add_argument("--mbit", type=float, default=1000, help="rate of each link, both ways")
     actions.add_parser("down", help="remove the hosts and whatever runs on them")
+    off = actions.add_parser("cut", help="take a host off the network")
+    off.add_argument("host", type=int, help="its number, from 0")
     work = actions.add_parser("run", help="run a command on every host, as the ranks of one job")
-    work.add_argument("--hosts", type=int, help="make that many hosts now and remove them after")
-    work.add_argument("--mbit", type=float, default=1000, help="with --hosts: rate of each link")
     work.add_argument("-n", type=int, metavar="P", help="ranks (default: one per host)")
-    work.add_argument("command", nargs=argparse.REMAINDER, help="-- and the command")
+    work.add_argument(
+        "--place", choices=PLACES, default=PLACES[0], help="which ranks share a host, with -n"
+    )
+    launch = actions.add_parser("launch", help="run a command that reaches the hosts by mpiexec")
+    for action in (work, launch):
+        action.add_argument(
+            "--hosts", type=int, help="make so many hosts now and remove them after"
+        )
+        action.add_argument("--mbit", type=float, default=1000, help="with --hosts: their rate")
+        action.add_argument("command", nargs=argparse.REMAINDER, help="-- and the command")
     return parser.parse_args(arguments)
 
 
@@ -123,6 +140,13 @@ def down() -> None:
         _ip("netns", "del", namespace)
 
 
+def cut(host: int) -> None:
+    """Pull the plug of a host's link: its processes go on, but nobody hears them."""
+    if not 0 <= host < host_count():
+        raise LabError(f"there is no host {host}")
+    _inside(SWITCH, "ip", "link", "set", f"port{host}", "down")
+
+
 def _namespaces() -> list[str]:
     names = [line.split()[0] for line in _ip("netns", "list").splitlines() if line]
     return [name for name in names if name == SWITCH or name.startswith(HOST)]
@@ -154,28 +178,35 @@ def _call(command: list[str]) -> str:
 def _run(options: argparse.Namespace) -> int:
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
-        raise LabError("run needs a command after --")
-    if options.hosts is None:
-        return job(command, options.n)
-    up(options.hosts, options.mbit)
+        raise LabError(f"{options.action} needs a command after --")
+    if options.hosts is not None:
+        up(options.hosts, options.mbit)
     try:
-        return job(command, options.n)
+        if options.action == "launch":
+            return launch(command)
+        return job(command, options.n, options.place)
     finally:
-        down()
+        if options.hosts is not None:
+            down()
 
 
-def job(command: list[str], ranks: int | None = None) -> int:
-    """Run a command as one MPI job, its ranks on the hosts in turn; returns its status."""
+def job(command: list[str], ranks: int | None = None, place: str = "round-robin") -> int:
+    """Run a command as one MPI job, its ranks on the hosts in turn or in blocks: its status."""
     hosts = host_count()
-    if not hosts:
-        raise LabError("there are no hosts: netlab.py up N, or give run --hosts N")
+    ranks = ranks or hosts
+    each = 1 if place == "round-robin" or not hosts else -(-ranks // hosts)
     addresses = ",".join(f"{NETWORK}.{i + 1}" for i in range(hosts))
+    placement = ["-hosts", addresses, "-ppn", str(each), "-n", str(ranks)]
+    return launch([_mpiexec(), *placement, *command])
+
+
+def launch(command: list[str]) -> int:
+    """Run a command on the switch, where mpiexec finds the hosts; returns its status."""
+    if not host_count():
+        raise LabError("there are no hosts: netlab.py up N, or give run --hosts N")
     process = subprocess.Popen(
-        [
-            "ip", "netns", "exec", SWITCH, _mpiexec(), "-launcher", "ssh",
-            "-launcher-exec", str(LAUNCHER), "-localhost", f"{NETWORK}.{CONTROLLER}",
-            "-hosts", addresses, "-ppn", "1", "-n", str(ranks or hosts), *command,
-        ],
+        ["ip", "netns", "exec", SWITCH, "unshare", "--uts", "/bin/sh", "-c",
+         f'hostname {NETWORK}.{CONTROLLER}; exec "$@"', "sh", *command],
         env={**os.environ, **environment()},
     )  # fmt: skip
     try:
@@ -193,6 +224,9 @@ def job(command: list[str], ranks: int | None = None) -> int:
 def environment() -> dict[str, str]:
     """MPICH over TCP between hosts that share this machine's few cores."""
     return {
+        "HYDRA_LAUNCHER": "ssh",
+        "HYDRA_LAUNCHER_EXEC": str(LAUNCHER),
+        "FIRELAB": LAB,
         "MPIR_CVAR_CH4_NETMOD": "ofi",
         "FI_PROVIDER": "tcp",
         "FI_TCP_IFACE": "eth0",

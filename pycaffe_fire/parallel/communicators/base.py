@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -13,7 +15,7 @@ from ...errors import SolverError
 from ...registry import Registry
 from ..communicator import Communicator
 from ..tree import Node, PartialSums
-from ..waiting import Waiting
+from ..waiting import LONGEST_PATIENCE, Waiting
 from .channel import Channel, Message
 from .neighbours import Neighbours
 from .wire import WIRES
@@ -21,6 +23,7 @@ from .wire import WIRES
 COMMUNICATORS: Registry[type[RankCommunicator]] = Registry("communicator", SolverError)
 
 FIRST_TAG, TAGS = 7, 1024
+LAST_RESORT = 5  # seconds that MPI has to end a job
 
 Steps = Iterator[list[Message]]  # a sum's messages; it goes on when those it yielded are complete
 
@@ -109,7 +112,7 @@ class RankCommunicator(Communicator):
         """(first, size) of every rank's nodes; the same for all slices, so it is asked once."""
         own = [(n.first, n.size) for n in nodes]
         if not hasattr(self, "_layouts"):
-            self._layouts: list[list[tuple[int, int]]] = self.comm.allgather(own)
+            self._layouts: list[list[tuple[int, int]]] = self.gather_now(own)
         return self._layouts
 
     def set_status(self, what: str, seconds: float | None = None) -> None:
@@ -118,23 +121,63 @@ class RankCommunicator(Communicator):
             self.waiting.iteration_took(seconds)
 
     def abort(self) -> None:
+        if hasattr(signal, "alarm"):  # MPI may wait for hosts that cannot be reached
+            signal.alarm(LAST_RESORT)
         self.comm.Abort(1)
+
+    def another(self) -> Communicator:
+        from mpi4py import MPI
+
+        if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+            raise SolverError(
+                "synchronised statistics need an MPI library that several threads may call, and "
+                "this one does not let them; train without sync"
+            )
+        return COMMUNICATORS["halving"](self.comm.Dup())
 
     # Everything else.
 
     def gather(self, value: Any) -> list[Any]:
-        everyone: list[Any] = self.comm.allgather(value)
-        return everyone
+        return self._gather(value, LONGEST_PATIENCE)
 
     def gather_now(self, value: Any) -> list[Any]:
-        request = self.comm.Ibarrier()
-        self.waiting.moved()
-        while not request.Test():
-            self.waiting.doze(lambda: ())
-        return self.gather(value)
+        return self._gather(value, None)
+
+    def _gather(self, value: Any, patience: float | None) -> list[Any]:
+        own = np.frombuffer(pickle.dumps(value), np.uint8)
+        lengths = np.empty(self.size, np.int64)
+        self._await(self.comm.Iallgather(np.array([own.size]), lengths), patience)
+        everything = np.empty(lengths.sum(), np.uint8)
+        self._await(self.comm.Iallgatherv(own, [everything, lengths]), patience)
+        return [
+            pickle.loads(part.tobytes()) for part in np.split(everything, lengths.cumsum()[:-1])
+        ]
+
+    def scatter(self, values: Sequence[Any]) -> Any:
+        contents = [np.frombuffer(pickle.dumps(value), np.uint8) for value in values]
+        lengths = np.array([content.size for content in contents])
+        length = np.empty(1, np.int64)
+        first = self.rank == 0
+        request = self.comm.Iscatter(lengths if first else None, length)
+        self._await(request, LONGEST_PATIENCE)
+        content = np.empty(length[0], np.uint8)
+        everything = [np.concatenate(contents), lengths] if first else None
+        self._await(self.comm.Iscatterv(everything, content), LONGEST_PATIENCE)
+        return pickle.loads(content.tobytes())
 
     def broadcast(self, value: Any) -> Any:
-        return self.comm.bcast(value)
+        content = np.frombuffer(pickle.dumps(value), np.uint8)
+        length = np.array([content.size])
+        self._await(self.comm.Ibcast(length), LONGEST_PATIENCE)
+        if self.rank:
+            content = np.empty(length[0], np.uint8)
+        self._await(self.comm.Ibcast(content), LONGEST_PATIENCE)
+        return pickle.loads(content.tobytes())
+
+    def _await(self, request: Any, patience: float | None) -> None:
+        self.waiting.moved()
+        while not request.Test():
+            self.waiting.doze(patience=patience)
 
 
 class _Flight:
@@ -171,8 +214,9 @@ def merge_local(nodes: Sequence[Node], add: Add) -> Array:
 
 def merge_tree(nodes: Sequence[Node], add: Add) -> Array:
     """The root of a complete set of nodes, summed in place in the canonical order."""
-    sums = PartialSums(add, lambda _: None)
-    sums.extend(sorted(nodes, key=lambda n: n.first))
+    ordered = sorted(nodes, key=lambda n: n.first)
+    sums = PartialSums(ordered[-1].first + ordered[-1].size, add, lambda _: None)
+    sums.extend(ordered)
     (root,) = sums.nodes
     return root.sum
 

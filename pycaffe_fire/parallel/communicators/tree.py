@@ -35,22 +35,24 @@ class TreeCommunicator(RankCommunicator):
                     other = channel.values(incoming)
                 total = held.pop(left)
                 channel.add(total, other)
-                held[left[0], 2 * left[1]] = total
+                held[left[0], left[1] + right[1]] = total
         yield from self._broadcast(nodes[0].sum, channel)
 
     @cached_property
     def _merges(self) -> list[tuple[tuple[Place, int], tuple[Place, int]]]:
         """All merges of the tree, lower levels first: (left node, owner), (right node, owner)."""
         owners = {place: rank for rank, places in enumerate(self._places) for place in places}
+        leaves = sum(size for _, size in owners)
         merges = []
         size = 1
         while len(owners) > 1:
             for first, extent in sorted(owners):
-                sibling = (first + size, size)
+                after = first + size
+                sibling = (after, min(size, leaves - after))  # the last one may be smaller
                 if extent == size and first % (2 * size) == 0 and sibling in owners:
                     left, right = owners.pop((first, size)), owners.pop(sibling)
                     merges.append((((first, size), left), (sibling, right)))
-                    owners[first, 2 * size] = left
+                    owners[first, size + sibling[1]] = left
             size *= 2
         return merges
 

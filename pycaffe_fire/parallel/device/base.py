@@ -25,6 +25,9 @@ class DeviceCommunicator(Communicator):
     def local_size(self) -> int:
         return self._inner.local_size
 
+    def another(self) -> Communicator:
+        return self._inner.another()
+
     def gather(self, value: Any) -> list[Any]:
         return self._inner.gather(value)
 
@@ -34,6 +37,9 @@ class DeviceCommunicator(Communicator):
     def gather_leaves(self, values: Sequence[float]) -> list[float]:
         """Numbers that are still on the device are read here: others wait for them."""
         return self._inner.gather_leaves([float(value) for value in values])
+
+    def scatter(self, values: Sequence[Any]) -> Any:
+        return self._inner.scatter(values)
 
     def broadcast(self, value: Any) -> Any:
         return self._inner.broadcast(value)
