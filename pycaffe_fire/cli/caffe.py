@@ -20,7 +20,8 @@ from ..registry import did_you_mean
 from ..report.chart import chart_lines
 from ..report.classes import class_lines, read_class_names, write_scores
 from ..report.glog import logging_with, stderr_handler
-from ..report.text import describe
+from ..report.text import describe, precision_lines
+from ..solver.average_precision import VERSIONS
 from ..solver.confusion import ConfusionCounter
 from ..solver.scoring import score
 from ..solver.signals import EFFECTS
@@ -73,6 +74,11 @@ def _parser() -> FlagParser:
             help=f"train: what {name.upper()} does (default: {effect})",
         )  # fmt: skip
     parser.boolean("per_class", "test: accuracy of each class and confusion matrix, also in -json")
+    flag(
+        "--ap_version", choices=VERSIONS, default="Integral",
+        help="test: how average precision of detections is computed (default: Integral)",
+    )  # fmt: skip
+    parser.boolean("show_per_class_result", "test: average precision of each class of detections")
     flag("--labels", default="", metavar="FILE", help="test: names of the classes, one per line")
     flag("--json", default="", metavar="FILE", help="test: write the results to this file, too")
     parser.boolean("chart", "time: a bar and GFLOP/s for every layer, on standard output")
@@ -148,7 +154,13 @@ def _test(options: argparse.Namespace) -> None:
             for path in options.weights.split(","):
                 net.copy_from(path)
             counter = ConfusionCounter(net) if options.per_class else None
-            outputs = score(net, _iterations(options), counter.count if counter else _nothing)
+            outputs, evaluation = score(
+                net, _iterations(options), counter.count if counter else _nothing,
+                options.ap_version,
+            )  # fmt: skip
+            if options.show_per_class_result:
+                for line in precision_lines(evaluation.precisions):
+                    log.info(line)
             for output in outputs:
                 log.info("%s", describe(output))
         finally:

@@ -42,6 +42,7 @@ class Context:
     iter_size: int = 1
     bad_records: str = FAIL  # or SKIP: what a record that cannot be used does
     python_modules: bool = False  # may a prototxt import the module of a Python layer?
+    images: int = 1  # that the data layers feed in one leaf of a pass
     output_folder: str = ""  # where layers may write, besides the working directory
     lockstep: LeafSums | None = None  # where all leaves run at the same time
     feeds: LeafFeeds | None = None  # where the batch is cut into leaves

@@ -63,7 +63,7 @@ class DetectionFiles:
             _check_resize(param.resize_param)
         self._labels = [c for c in range(classes) if c != background]
         self._names = _read_labels(param.label_map_file, self._labels)
-        self._images = _read_images(param.name_size_file)
+        self._images = read_images(param.name_size_file)
         self._count = int(param.num_test_image) or len(self._images)
         if self._count > len(self._images):
             raise DataError(
@@ -81,7 +81,7 @@ class DetectionFiles:
         """The rows (label, confidence, xmin, ymin, xmax, ymax) of the next image."""
         image = self._images[self._done]
         for label, score, *box in rows:
-            pixels = _in_pixels(np.asarray(box, F), image, self._param)
+            pixels = in_pixels(np.asarray(box, F), image, self._param)
             xmin, ymin, xmax, ymax = pixels
             rounded = [_hundredth(v) for v in (xmin, ymin, F(xmax - xmin), F(ymax - ymin))]
             x, y, width, height = rounded
@@ -153,7 +153,7 @@ def _hundredth(value: Any) -> float:
     return float(F(copysign(floor(abs(scaled) + 0.5), scaled) / 100))
 
 
-def _in_pixels(box: Any, image: NamedImage, param: Any) -> Any:
+def in_pixels(box: Any, image: NamedImage, param: Any) -> Any:
     """A box in parts of the net's input as pixels of the original image."""
     sides = np.array([image.width, image.height] * 2, F)
     resize = param.resize_param
@@ -207,7 +207,7 @@ def _read_labels(path: str, wanted: Iterable[int]) -> dict[int, str]:
     return names
 
 
-def _read_images(path: str) -> list[NamedImage]:
+def read_images(path: str) -> list[NamedImage]:
     """Names and sizes, in the order of the test."""
     try:
         with open(path, encoding="utf-8") as file:

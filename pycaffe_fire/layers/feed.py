@@ -69,7 +69,7 @@ class Feed(DataLayer):
         ctx = self.context
         if batch_size < 1:
             self.fail(f"batch_size must be at least 1, got {batch_size}")
-        size = self.leaf_size(batch_size)
+        size = ctx.images = self.leaf_size(batch_size)
         if batch_size == 1 and isinstance(source, ImageSource):
             source.varying = True  # every pass may have an image of another size, as in Caffe
         self.records = len(source)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable
 
 from ..backend.kernel_cache import cache_folder
 from ..parallel.leaves import Output
+from ..solver.evaluation import Precisions
 from ..solver.events import (
     Evaluated,
     Event,
@@ -61,6 +63,11 @@ def describe(output: Output) -> str:
     return text
 
 
+def precision_lines(found: Iterable[Precisions]) -> list[str]:
+    """`class3: 0.91`, the average precision of each class as SSD prints it."""
+    return [f"class{label}: {value:g}" for p in found for label, value in p.classes.items()]
+
+
 def time_lines(event: Timed) -> list[str]:
     """Where time went on each rank, and which was slowest before it had to wait for the others."""
     busy = [times.total - times.exposed for times in event.ranks]
@@ -94,6 +101,8 @@ class CaffeLog:
             case Tested():
                 if event.loss is not None:
                     log.info("Test loss: %g", event.loss)
+                for line in precision_lines(event.classes):
+                    log.info(line)
                 self._outputs("Test", event.outputs)
             case Saved():
                 what = "" if event.what == "weights" else "solver state "

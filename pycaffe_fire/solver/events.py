@@ -10,6 +10,7 @@ from ..net.timing import LayerTimes
 from ..parallel.interconnect import Job
 from ..parallel.leaves import Output
 from ..schema.proto import SolverParameter
+from .evaluation import Precisions
 from .timeline import Span
 from .timing import Times
 
@@ -113,12 +114,14 @@ class Testing:
 
 @dataclass
 class Tested:
-    """A test net has run; outputs are averages over its test_iter passes."""
+    """A test net has run; outputs are averages over its test_iter passes, or average precisions
+    of detections, `classes` then those of single classes if they are to be shown."""
 
     iteration: int
     net: int
     outputs: list[Output]
     loss: float | None
+    classes: list[Precisions] = field(default_factory=list)
 
 
 @dataclass

@@ -19,13 +19,14 @@ from ..layers import Context
 from ..layers.feed import Feed
 from ..net import Net, debug
 from ..net.summary import BYTES, facts
-from ..parallel.leaves import Leaves, Output, output_names, output_values
+from ..parallel.leaves import Leaves, Output
 from ..schema.limits import impossible_number
 from ..schema.proto import SolverParameter
 from ..schema.verdicts import refusals
 from ..version import VERSION
 from .best import Best
 from .capacity import check_fits, need_of
+from .evaluation import Evaluation
 from .events import (
     Evaluated,
     Event,
@@ -110,6 +111,8 @@ class Solver:
         for found in find_test_nets(self.param):
             log.info("Creating test net (#%d) specified by %s", len(self.test_nets), found.origin)
             self.test_nets.append(self._build(found, self.backend, net_context(options), self.net))
+        judging = self.param.eval_type, self.param.ap_version
+        self._evaluations = [Evaluation(net, *judging) for net in self.test_nets]
 
     def _build(
         self, found: FoundNet, backend: Backend, context: Context, lender: Net | None
@@ -469,9 +472,10 @@ class Solver:
             net.context.step = step
 
     def test(self, index: int) -> list[Output]:
-        """Average a test net's outputs over its test_iter passes, shared among the ranks unless one
-        depends on the other; nothing if that was interrupted."""
+        """A test net's outputs over its test_iter passes, shared among the ranks unless one depends
+        on the other; nothing if that was interrupted."""
         net, passes = self.test_nets[index], self.param.test_iter[index]
+        evaluation = self._evaluations[index]
         first, ranks = net.context.step, self.communicator
         found = []
         # What a layer keeps for the next pass does not get to another rank.
@@ -487,17 +491,20 @@ class Solver:
             self.tell(Testing(self.iter, index, done, passes))
             self.communicator.set_status(f"iteration {self.iter}, pass {done} of test net {index}")
             net.context.step = first + done
-            found.append((done, [float(net.run_forward()), *output_values(net)]))
+            found.append((done, float(net.run_forward()), evaluation.keep()))
         net.context.step = first + passes
         own = found if share == ranks.rank else []  # else rank 0 has the same
-        everyone = sorted(p for part in ranks.gather(own) for p in part)
-        columns = zip(*(values for _, values in everyone), strict=True)
-        loss, *means = (sum(column) / passes for column in columns)
-        outputs = [
-            Output(name, mean, weight)
-            for (name, weight), mean in zip(output_names(net), means, strict=True)
-        ]
-        self.tell(Tested(self.iter, index, outputs, loss if self.param.test_compute_loss else None))
+        gathered = (p for part in ranks.gather(own) for p in part)
+        everyone = sorted(gathered, key=lambda one: int(one[0]))
+        loss = sum(loss for _, loss, _ in everyone) / passes
+        outputs = evaluation.outputs([kept for _, _, kept in everyone])
+        shown = self.param.show_per_class_result
+        self.tell(
+            Tested(
+                self.iter, index, outputs, loss if self.param.test_compute_loss else None,
+                evaluation.precisions if shown else [],
+            )
+        )  # fmt: skip
         return outputs
 
     # Weights and snapshots.

@@ -42,6 +42,14 @@ OBJECTS = np.array(
         [-1, 0, 0, 0, 0, 0, 0, 0],
     ]
 )
+FOUND = np.array(
+    [
+        [0, 1, 0.9, 0.1, 0.1, 0.5, 0.6],
+        [0, 1, 0.8, 0.5, 0.5, 0.9, 0.9],
+        [1, 2, 0.7, 0.2, 0.2, 0.6, 0.6],
+        [-1, 0, 0, 0, 0, 0, 0],
+    ]
+)
 
 
 def objects(row: list[float]) -> tuple[Fill, ...]:
@@ -153,6 +161,16 @@ ROWS = [
          shapes=((2, 72), (2, 18), (1, 2, 24), (2, 3, 8, 8)),
          fill=("normal", "unit", fixed(priors(6)), "normal"), gradients=(), batch=(0, 1, 3),
          finite_at=(0.0,)),
+    Case("detection evaluate", "DetectionEvaluate", "detection_evaluate_param { num_classes: 3 }",
+         shapes=((1, 1, 4, 7), (1, 1, 4, 8)), fill=(fixed(FOUND), fixed(OBJECTS)), gradients=(),
+         batch=(), top_shapes=((1, 1, 6, 5),), phase="TEST",
+         bad=(Bad("num_classes must be at least 1", "detection_evaluate_param { }"),
+              Bad("overlap_threshold must be positive",
+                  "detection_evaluate_param { num_classes: 2 overlap_threshold: 0 }"),
+              Bad("name_size_file none.txt cannot be read: .*without name_size_file",
+                  "detection_evaluate_param { num_classes: 2 name_size_file: 'none.txt' }"),
+              Bad('"in0" must be 1 x 1 x count x 7',
+                  shapes=((1, 1, 4, 8), (1, 1, 4, 8)), fill=("normal",)))),
     ssd_loss("multibox loss", multibox(), bad=(
         Bad("num_classes must be at least 1", "multibox_loss_param { }"),
         Bad("do_neg_mining contradicts mining_type", multibox("do_neg_mining: false")),
