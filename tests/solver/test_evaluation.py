@@ -140,7 +140,7 @@ def test_ranks_share_the_passes(tmp_path: Path) -> None:
     solver = make(tmp_path, settings, detections(tmp_path))
     (alone,) = solver.test(0)
     board: list[Any] = [None, None]
-    solver._obey = lambda *_: None  # type: ignore[assignment,method-assign]
+    solver._obey = lambda *_: None  # type: ignore[method-assign]
     for rank in (0, 1):
         solver.test_steps = [0]
         solver.communicator = HalfOfTwo(rank, board)  # type: ignore[assignment]
