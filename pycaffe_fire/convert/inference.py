@@ -16,11 +16,13 @@ from .model import Model, build
 ACTIVATIONS = {
     "SoftmaxWithLoss": "Softmax",
     "InfogainLoss": "Softmax",
+    "SoftmaxWithFocalLoss": "Softmax",
     "SigmoidCrossEntropyLoss": "Sigmoid",
 }
 DROPPED = (
-    "Accuracy", "ContrastiveLoss", "EuclideanLoss", "HDF5Output", "HingeLoss", "MultiBoxLoss",
-    "MultinomialLogisticLoss", "Silence", "SmoothL1Loss",
+    "Accuracy", "CenterLoss", "ContrastiveLoss", "EuclideanLoss", "HDF5Output", "HingeLoss",
+    "L1Loss", "MultiBoxLoss", "MultinomialLogisticLoss", "RegionLoss", "Silence", "SmoothL1Loss",
+    "TripletLoss",
 )  # fmt: skip
 
 Shapes = Mapping[str, Sequence[int]]

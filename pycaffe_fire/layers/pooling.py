@@ -1,4 +1,7 @@
-"""Pooling: MAX, AVE and STOCHASTIC over windows that may hang over the border."""
+"""Pooling: MAX, AVE and STOCHASTIC over windows that may hang over the border.
+
+Over height and width, or over depth, height and width of a bottom with five axes (kernel_size_3d).
+"""
 
 from __future__ import annotations
 
@@ -51,44 +54,62 @@ class Pooling(Layer):
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.pooling_param
         self._method = schema.PoolingParameter.PoolMethod.Name(param.pool)
+        self._axes = len(bottom[0].shape) - 2
+        if self._axes not in (2, 3):
+            self.fail(
+                f"needs a bottom with 4 axes (num, channels, height, width), or 5, with depth "
+                f"before the height, got {list(bottom[0].shape)}"
+            )
         if len(top) > 1 and self._method != "MAX":
             self.fail("only MAX pooling has a second top (the mask)")
         if param.global_pooling:
-            if any(param.HasField(f) for f in ("kernel_size", "kernel_h", "kernel_w")):
+            given = any(param.HasField(f) for f in ("kernel_size", "kernel_h", "kernel_w"))
+            if given or param.kernel_size_3d:
                 self.fail("global_pooling takes its kernel from the bottom; remove the kernel size")
-            if any(self._pair("pad", 0)) or self._pair("stride", 1) != (1, 1):
+            if any(self._sides("pad", 0)) or set(self._sides("stride", 1)) != {1}:
                 self.fail("global_pooling goes with pad 0 and stride 1 only")
             return
-        kernel, pad = self._pair("kernel_size", None), self._pair("pad", 0)
+        kernel, pad = self._sides("kernel_size", None), self._sides("pad", 0)
         if min(kernel) < 1:
             self.fail(f"kernel_size must be at least 1, got {list(kernel)}")
-        if min(self._pair("stride", 1)) < 1:
-            self.fail(f"stride must be at least 1, got {list(self._pair('stride', 1))}")
+        if min(self._sides("stride", 1)) < 1:
+            self.fail(f"stride must be at least 1, got {list(self._sides('stride', 1))}")
         if self._method == "STOCHASTIC" and any(pad):
             self.fail("pad goes with MAX and AVE only")
         if any(p >= k for p, k in zip(pad, kernel, strict=True)):
             self.fail(f"pad {list(pad)} must be smaller than the kernel {list(kernel)}")
 
-    def _pair(self, field: str, default: int | None) -> tuple[int, int]:
-        """A field or its _h/_w form."""
-        param = self.param.pooling_param
-        stem = field.removesuffix("_size")
-        if param.HasField(f"{stem}_h") or param.HasField(f"{stem}_w"):
-            if param.HasField(field):
-                self.fail(f"give either {field} or {stem}_h and {stem}_w")
+    def _sides(self, field: str, default: int | None) -> tuple[int, ...]:
+        """A field, its _h/_w form or its _3d form, for each of the pooled axes."""
+        param, axes = self.param.pooling_param, self._axes
+        stem, three = field.removesuffix("_size"), f"{field}_3d"
+        pair = param.HasField(f"{stem}_h") or param.HasField(f"{stem}_w")
+        triple = list(getattr(param, three))
+        if param.HasField(field) + pair + bool(triple) > 1:
+            self.fail(f"give either {field} or {stem}_h and {stem}_w, or {three}")
+        if triple and (axes != 3 or len(triple) not in (1, 3)):
+            self.fail(
+                f"{three} must be 1 or 3 numbers, for a bottom with 5 axes; got {triple} and "
+                f"{axes + 2} axes"
+            )
+        if pair:
+            if axes != 2:
+                self.fail(f"{stem}_h and {stem}_w go with 4 axes, got {axes + 2}; give {three}")
             return (getattr(param, f"{stem}_h"), getattr(param, f"{stem}_w"))
+        if triple:
+            return tuple(triple) if len(triple) == 3 else (triple[0],) * 3
         if not param.HasField(field):
             if default is None:
                 self.fail(f"needs {field}, {stem}_h and {stem}_w, or global_pooling")
-            return (default, default)
-        return (getattr(param, field),) * 2
+            return (default,) * axes
+        return (getattr(param, field),) * axes
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         shape = bottom[0].shape
-        if len(shape) != 4:
-            self.fail(f"needs a bottom with 4 axes (num, channels, height, width), got {[*shape]}")
-        window = self._window(shape)
-        sizes = [self._output_size(shape[2 + i], i, window) for i in range(2)]
+        if len(shape) != self._axes + 2:
+            self.fail(f"was set up for a bottom with {self._axes + 2} axes, got {[*shape]}")
+        window = self.window(shape)
+        sizes = [self._output_size(shape[2 + i], i, window) for i in range(self._axes)]
         if min(sizes) < 1:
             self.fail(f"kernel {list(window.kernel)} does not fit into the bottom {list(shape)}")
         starts = [(n - 1) * s - p for n, s, p in zip(sizes, window.stride, window.pad, strict=True)]
@@ -109,11 +130,13 @@ class Pooling(Layer):
         inside = self._method == "AVE" and not self.param.pooling_param.avg_include_pad
         return self.backend.pooling(x, y, "AVE_INSIDE" if inside else self._method, window, mask)
 
-    def _window(self, shape: tuple[int, ...]) -> Window:
+    def window(self, shape: tuple[int, ...]) -> Window:
+        """Where it slides over a bottom of this shape."""
+        ones = (1,) * self._axes
         if self.param.pooling_param.global_pooling:
-            return Window(shape[2:], (1, 1), (0, 0), (1, 1))
-        kernel, stride = self._pair("kernel_size", None), self._pair("stride", 1)
-        return Window(kernel, stride, self._pair("pad", 0), (1, 1))
+            return Window(shape[2:], ones, tuple(0 for _ in ones), ones)
+        kernel, stride = self._sides("kernel_size", None), self._sides("stride", 1)
+        return Window(kernel, stride, self._sides("pad", 0), ones)
 
     def _output_size(self, size: int, axis: int, window: Window) -> int:
         floor = self.param.pooling_param.round_mode == schema.PoolingParameter.FLOOR

@@ -66,6 +66,14 @@ class SoftmaxWithLoss(Loss):
             )
         return self.xp.asarray(list(param.class_weighting), self.backend.dtype)
 
+    def emphasis(self, picked: Any) -> tuple[Any, Any]:
+        """What each prediction's loss, and its gradient, is multiplied by; None: by nothing.
+
+        `picked` are the probabilities of the labels, of shape (outer, inner).
+        """
+        weights = None if self._weights is None else self._weights[self._classes]
+        return weights, weights
+
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         xp, read = self.xp, self.labels
         self._prob = self.backend.softmax(bottom[0].data, self._axis)
@@ -76,13 +84,14 @@ class SoftmaxWithLoss(Loss):
         if self._smoothing:
             others = -xp.log(xp.maximum(prob, TINY)).mean(axis=1)
             losses = (1 - self._smoothing) * losses + self._smoothing * others
-        if self._weights is not None:
-            losses = losses * self._weights[self._classes]
+        factor, self._pull = self.emphasis(picked)
+        losses = losses if factor is None else losses * factor
+        self._losses = xp.where(self._valid, losses, 0)  # before they are divided
         self._normalizer = normalizer(
             self._mode, read.outer, read.inner, self._valid.sum(),
             self.param.loss_param.pre_fixed_normalizer,
         )  # fmt: skip
-        top[0].data[...] = xp.where(self._valid, losses, 0).sum() / self._normalizer
+        top[0].data[...] = self._losses.sum() / self._normalizer
         if len(top) > 1:
             top[1].data[...] = self._prob
 
@@ -100,7 +109,7 @@ class SoftmaxWithLoss(Loss):
         if self._smoothing:
             grad -= self._smoothing / read.classes
         scale = top[0].diff / self._normalizer
-        if self._weights is not None:
-            scale = scale * self._weights[self._classes]
+        if self._pull is not None:
+            scale = scale * self._pull
         grad *= xp.where(self._valid, scale, 0).astype(grad.dtype)[:, None, :]
         bottom[0].diff[...] = grad.reshape(bottom[0].shape)

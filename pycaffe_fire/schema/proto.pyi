@@ -635,6 +635,26 @@ class LayerParameter(Message):
     def proposal_param(self) -> ProposalParameter: ...
     @property
     def warp_ctc_param(self) -> WarpCTCParameter: ...
+    @property
+    def ctc_loss_param(self) -> CTCLossParameter: ...
+    @property
+    def ctc_decoder_param(self) -> CTCDecoderParameter: ...
+    @property
+    def center_loss_param(self) -> CenterLossParameter: ...
+    @property
+    def group_norm_param(self) -> GroupNormParameter: ...
+    @property
+    def l1_loss_param(self) -> L1LossParameter: ...
+    @property
+    def layer_norm_param(self) -> LayerNormParameter: ...
+    @property
+    def matmul_param(self) -> MatMulParameter: ...
+    @property
+    def roi_align_param(self) -> ROIAlignParameter: ...
+    @property
+    def softmax_focal_loss_param(self) -> SoftmaxFocalLossParameter: ...
+    @property
+    def triplet_loss_param(self) -> TripletLossParameter: ...
     def __init__(
         self,
         *,
@@ -739,6 +759,16 @@ class LayerParameter(Message):
         lstm_param: LSTMParameter | Mapping[str, Any] | None = ...,
         proposal_param: ProposalParameter | Mapping[str, Any] | None = ...,
         warp_ctc_param: WarpCTCParameter | Mapping[str, Any] | None = ...,
+        ctc_loss_param: CTCLossParameter | Mapping[str, Any] | None = ...,
+        ctc_decoder_param: CTCDecoderParameter | Mapping[str, Any] | None = ...,
+        center_loss_param: CenterLossParameter | Mapping[str, Any] | None = ...,
+        group_norm_param: GroupNormParameter | Mapping[str, Any] | None = ...,
+        l1_loss_param: L1LossParameter | Mapping[str, Any] | None = ...,
+        layer_norm_param: LayerNormParameter | Mapping[str, Any] | None = ...,
+        matmul_param: MatMulParameter | Mapping[str, Any] | None = ...,
+        roi_align_param: ROIAlignParameter | Mapping[str, Any] | None = ...,
+        softmax_focal_loss_param: SoftmaxFocalLossParameter | Mapping[str, Any] | None = ...,
+        triplet_loss_param: TripletLossParameter | Mapping[str, Any] | None = ...,
     ) -> None: ...
 
 class TransformationParameter(Message):
@@ -3211,6 +3241,131 @@ class WarpCTCParameter(Message):
         blank_label: int | None = ...,
     ) -> None: ...
 
+class CTCLossParameter(Message):
+    output_delay: int
+    blank_index: int
+    preprocess_collapse_repeated: bool
+    ctc_merge_repeated: bool
+    loss_calculation_t: int
+    alphabet_size: int
+    time_step: int
+    blank_label: int
+    def __init__(
+        self,
+        *,
+        output_delay: int | None = ...,
+        blank_index: int | None = ...,
+        preprocess_collapse_repeated: bool | None = ...,
+        ctc_merge_repeated: bool | None = ...,
+        loss_calculation_t: int | None = ...,
+        alphabet_size: int | None = ...,
+        time_step: int | None = ...,
+        blank_label: int | None = ...,
+    ) -> None: ...
+
+class CTCDecoderParameter(Message):
+    blank_index: int
+    ctc_merge_repeated: bool
+    def __init__(
+        self,
+        *,
+        blank_index: int | None = ...,
+        ctc_merge_repeated: bool | None = ...,
+    ) -> None: ...
+
+class CenterLossParameter(Message):
+    num_output: int
+    @property
+    def center_filler(self) -> FillerParameter: ...
+    axis: int
+    def __init__(
+        self,
+        *,
+        num_output: int | None = ...,
+        center_filler: FillerParameter | Mapping[str, Any] | None = ...,
+        axis: int | None = ...,
+    ) -> None: ...
+
+class GroupNormParameter(Message):
+    eps: float
+    group_num: int
+    def __init__(
+        self,
+        *,
+        eps: float | None = ...,
+        group_num: int | None = ...,
+    ) -> None: ...
+
+class L1LossParameter(Message):
+    l2_per_location: bool
+    l2_prescale_by_channels: bool
+    normalize_by_num_entries: bool
+    epsilon: float
+    plateau: float
+    def __init__(
+        self,
+        *,
+        l2_per_location: bool | None = ...,
+        l2_prescale_by_channels: bool | None = ...,
+        normalize_by_num_entries: bool | None = ...,
+        epsilon: float | None = ...,
+        plateau: float | None = ...,
+    ) -> None: ...
+
+class LayerNormParameter(Message):
+    eps: float
+    axis: int
+    def __init__(
+        self,
+        *,
+        eps: float | None = ...,
+        axis: int | None = ...,
+    ) -> None: ...
+
+class MatMulParameter(Message):
+    transpose_a: bool
+    transpose_b: bool
+    def __init__(
+        self,
+        *,
+        transpose_a: bool | None = ...,
+        transpose_b: bool | None = ...,
+    ) -> None: ...
+
+class ROIAlignParameter(Message):
+    pooled_h: int
+    pooled_w: int
+    spatial_scale: float
+    sampling_ratio: int
+    roi_end_mode: int
+    def __init__(
+        self,
+        *,
+        pooled_h: int | None = ...,
+        pooled_w: int | None = ...,
+        spatial_scale: float | None = ...,
+        sampling_ratio: int | None = ...,
+        roi_end_mode: int | None = ...,
+    ) -> None: ...
+
+class SoftmaxFocalLossParameter(Message):
+    alpha: float
+    gamma: float
+    def __init__(
+        self,
+        *,
+        alpha: float | None = ...,
+        gamma: float | None = ...,
+    ) -> None: ...
+
+class TripletLossParameter(Message):
+    margin: float
+    def __init__(
+        self,
+        *,
+        margin: float | None = ...,
+    ) -> None: ...
+
 __all__ = [
     "AccuracyParameter",
     "AnnotatedDataParameter",
@@ -3230,6 +3385,9 @@ __all__ = [
     "BoxAnnotatorOHEMParameter",
     "C2TensorProto",
     "C2TensorProtos",
+    "CTCDecoderParameter",
+    "CTCLossParameter",
+    "CenterLossParameter",
     "ClipParameter",
     "CompileNetState",
     "ConcatParameter",
@@ -3261,6 +3419,7 @@ __all__ = [
     "FillerParameter",
     "FlattenParameter",
     "FlipParameter",
+    "GroupNormParameter",
     "HDF5DataParameter",
     "HDF5OutputParameter",
     "HingeLossParameter",
@@ -3270,14 +3429,17 @@ __all__ = [
     "InnerProductParameter",
     "InputParameter",
     "InterpParameter",
+    "L1LossParameter",
     "LRNParameter",
     "LSTMParameter",
     "LabelMap",
     "LabelMapItem",
+    "LayerNormParameter",
     "LayerParameter",
     "LogParameter",
     "LossParameter",
     "MVNParameter",
+    "MatMulParameter",
     "MemoryDataParameter",
     "MnActivationParameter",
     "MnModelParallelParameter",
@@ -3309,6 +3471,7 @@ __all__ = [
     "ProposalParameter",
     "PythonParameter",
     "QuantizationParameter",
+    "ROIAlignParameter",
     "ROIPoolingParameter",
     "RandomAspectRatioParameter",
     "RandomResizeParameter",
@@ -3329,6 +3492,7 @@ __all__ = [
     "SigmoidParameter",
     "SliceParameter",
     "SmoothL1LossParameter",
+    "SoftmaxFocalLossParameter",
     "SoftmaxParameter",
     "SolverBatchSizePair",
     "SolverParameter",
@@ -3343,6 +3507,7 @@ __all__ = [
     "ThresholdParameter",
     "TileParameter",
     "TransformationParameter",
+    "TripletLossParameter",
     "Type",
     "UINT",
     "UnpoolingParameter",

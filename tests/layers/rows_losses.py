@@ -20,6 +20,47 @@ def same(value: float) -> Fill:
     return lambda rng, shape: np.full(shape, value)
 
 
+def yolo_objects(rng: np.random.Generator, shape: Shape) -> Array:
+    """Two objects in each image, and a row that ends them."""
+    rows = [[1, 0.3, 0.4, 0.2, 0.3], [0, 0.7, 0.6, 0.5, 0.3], [0, 0, 0, 0, 0]]
+    return np.tile(np.array(rows).reshape(1, -1), (shape[0], 1)).reshape(shape)
+
+
+def ssd_objects(rng: np.random.Generator, shape: Shape) -> Array:
+    rows = [[0, 2, 0, 0.2, 0.25, 0.4, 0.55, 0], [1, 1, 0, 0.45, 0.45, 0.95, 0.75, 0]]
+    return np.array([*rows, [-1] * 8], float).reshape(shape)
+
+
+def region(more: str = "") -> str:
+    return (
+        "region_loss_param { num_class: 2 num: 2 biases: 0.8 biases: 1.1 biases: 2 biases: 1.5 "
+        f"thresh: 0.3 {more} }}"
+    )
+
+
+SCORES = (2, 14, 4, 5)
+REGIONS = [
+    Case("region", "RegionLoss", region(), shapes=(SCORES, (2, 3, 5)),
+         fill=("normal", yolo_objects), gradients=(0,), top_shapes=((),), numeric=False,
+         finite_at=(0.0, 3.0),
+         bad=(Bad("coords must be 4", region("coords: 5")),
+              Bad("for each of num: 2 anchors, got \\[1.0\\]",
+                  "region_loss_param { num: 2 biases: 1 }"),
+              Bad("= 14 channels, but \"in0\" has 12", shapes=((2, 12, 4, 5), (2, 3, 5))),
+              Bad("side is 13, but", region("side: 13")),
+              Bad("rows of class, x, y, w, h for each of the 2 images",
+                  shapes=(SCORES, (2, 4)), fill=("normal", same(0))),
+              Bad("image 0 .* makes no sense.*class of 0 to 1",
+                  fill=("normal", same(2))),
+              Bad("centre x and y from 0 to 1", fill=("normal", same(1))))),
+    Case("region_of_predicted_sizes", "RegionLoss", region("bias_match: 0 coord_scale: 2"),
+         shapes=(SCORES, (2, 3, 5)), fill=("normal", yolo_objects), gradients=(0,), numeric=False,
+         phase="TEST", finite_at=(0.0, 3.0)),
+    Case("region_of_annotated_data", "RegionLoss", region("noobject_scale: 1 class_scale: 3"),
+         shapes=(SCORES, (1, 1, 3, 8)), fill=("normal", ssd_objects), gradients=(0,),
+         batch=(), numeric=False, finite_at=(0.0, 3.0)),
+]  # fmt: skip
+
 ROWS = [
     Case(
         "contrastive_legacy",
@@ -172,4 +213,111 @@ ROWS = [
         fill=("normal", "normal", "positive", "positive"),
         gradients=(0, 1),
     ),
+    Case(
+        "triplet",
+        "TripletLoss",
+        "triplet_loss_param { margin: 0.4 }",
+        shapes=((5, 3),) * 3,
+        fill=(close,),
+        mixes_samples=True,
+        top_shapes=((),),
+        bad=(
+            Bad("must have one shape", shapes=((5, 3), (5, 3), (5, 2))),
+            Bad("same first dimension", shapes=((5, 3), (4, 3), (5, 3))),
+            Bad("one vector per sample", shapes=((5,),) * 3),
+            Bad(r"one weight per triplet \(5\)", shapes=((5, 3), (5, 3), (5, 3), (4,))),
+            Bad("3 to 4 bottoms, got 2", shapes=((5, 3), (5, 3))),
+        ),
+    ),
+    Case(
+        "triplet_weighted",
+        "TripletLoss",
+        shapes=((4, 3, 2, 1),) * 3 + ((4, 1),),
+        fill=(close, close, close, "positive"),
+        gradients=(0, 1, 2),
+    ),
+    Case(
+        "center",
+        "CenterLoss",
+        'center_loss_param { num_output: 4 center_filler { type: "xavier" } }',
+        shapes=((6, 3), (6,)),
+        fill=("normal", "labels 4"),
+        weights=1,
+        learned=(),  # centres move by a rule of their own: see the row below and test_losses.py
+        top_shapes=((),),
+        bad=(
+            Bad("needs num_output", "center_loss_param { }"),
+            Bad("label 4 of sample 0 .* there are 4", fill=("normal", same(4))),
+            Bad("axis: axis 2 out of range", "center_loss_param { num_output: 4 axis: 2 }"),
+            Bad("one label per prediction", shapes=((6, 3), (6, 2)), fill=("normal", same(0))),
+        ),
+    ),
+    Case(
+        "center_of_pixels",
+        "CenterLoss",
+        "center_loss_param { num_output: 3 axis: 2 }",
+        shapes=((2, 3, 4), (2, 3)),
+        fill=("normal", "labels 3"),
+        weights=1,
+        numeric=False,
+    ),
+    Case(
+        "l1",
+        "L1Loss",
+        shapes=((4, 3), (4, 3)),
+        top_shapes=((),),
+        bad=(
+            Bad("must have one shape", shapes=((4, 3), (4, 2))),
+            Bad("must not be negative, got -1 and 0", "l1_loss_param { epsilon: -1 }"),
+            Bad(
+                "needs a channel axis",
+                "l1_loss_param { l2_per_location: true }",
+                shapes=((4,), (4,)),
+            ),
+        ),
+    ),
+    Case("l1_of_one_bottom", "L1Loss", shapes=((4, 3, 2),), kinks=(0,)),
+    Case(
+        "l1_beyond_a_plateau",
+        "L1Loss",
+        "l1_loss_param { plateau: 0.5 }",
+        shapes=((5, 4),),
+        kinks=(-0.5, 0.5),
+    ),
+    Case(
+        "l1_of_lengths",
+        "L1Loss",
+        "l1_loss_param { l2_per_location: true normalize_by_num_entries: true epsilon: 0.1 }",
+        shapes=((2, 3, 4, 5),) * 2,
+    ),
+    Case(
+        "l1_of_mean_lengths",
+        "L1Loss",
+        "l1_loss_param { l2_per_location: true l2_prescale_by_channels: true plateau: 0.1 }",
+        shapes=((2, 3, 4),) * 2,
+    ),
+    Case(
+        "focal",
+        "SoftmaxWithFocalLoss",
+        shapes=((6, 4), (6,)),
+        fill=("normal", "labels 4"),
+        top_shapes=((),),
+        bad=(
+            Bad("gamma must not be negative, got -1", "softmax_focal_loss_param { gamma: -1 }"),
+            Bad("go with SoftmaxWithLoss only", "loss_param { label_smoothing: 0.1 }"),
+            Bad("label 9 of sample 0", fill=("normal", same(9))),
+        ),
+    ),
+    Case(
+        "focal_of_pixels",
+        "SoftmaxWithFocalLoss",
+        "softmax_focal_loss_param { alpha: 0.75 gamma: 0.5 } softmax_param { axis: 2 } "
+        "loss_param { ignore_label: 1 normalization: VALID }",
+        shapes=((2, 2, 4, 3), (2, 2, 3)),
+        fill=("normal", "labels 4"),
+        tops=2,
+        top_gradients=(0,),
+        top_shapes=((), (2, 2, 4, 3)),
+    ),
+    *REGIONS,
 ]

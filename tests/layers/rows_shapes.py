@@ -206,6 +206,20 @@ ROWS = [
         top_shapes=((6, 3),),
     ),
     Case(
+        "flip",
+        "Flip",
+        shapes=((2, 3, 4, 5),),
+        bad=(Bad("needs a bottom with 4 axes", shapes=((2, 3, 4),)), IN_PLACE),
+    ),
+    Case(
+        "flip_height",
+        "Flip",
+        "flip_param { flip_width: false flip_height: true }",
+        shapes=((2, 1, 3, 4),),
+    ),
+    Case("flip_both", "Flip", "flip_param { flip_height: true }", shapes=((1, 2, 5, 1),)),
+    Case("flip_nothing", "Flip", "flip_param { flip_width: false }"),
+    Case(
         "interp_zoom",
         "Interp",
         "interp_param { zoom_factor: 3 }",

@@ -133,3 +133,152 @@ def test_the_top_of_a_loss_may_be_left_out() -> None:
     net = Net(schema.parse_text(text, schema.NetParameter()), schema.TRAIN)
     net.blobs["x"].data[...] = [1, 3]
     assert net.run_forward() == pytest.approx((1 + 9) / 4)
+
+
+def test_centres_move_to_the_mean_of_their_samples() -> None:
+    """By the sum of (centre - x) over the batch's samples of a class, divided by 1 + how many."""
+    case = Case(
+        "center",
+        "CenterLoss",
+        "center_loss_param { num_output: 3 axis: 1 center_filler { value: 0.5 } }",
+        shapes=((4, 2), (4,)),
+        fill=("normal", "labels 3"),
+        weights=1,
+        weight_fill=("positive",),
+    )
+    trial = Trial(case, NumPyBackend(dtype=np.float64))
+    x, labels = case.values()[0], np.array([0, 2, 2, 2])
+    (centres,) = trial.weights
+    (loss,) = trial.forward([x, labels])
+    assert loss == pytest.approx(((x - centres[labels]) ** 2).sum() / 8)
+    dx, dc = trial.backward([np.ones(())])
+    np.testing.assert_allclose(dx, (x - centres[labels]) / 4)
+    np.testing.assert_allclose(dc[0], (centres[0] - x[0]) / 2)
+    np.testing.assert_allclose(dc[1], 0)
+    np.testing.assert_allclose(dc[2], (3 * centres[2] - x[1:].sum(axis=0)) / 4)
+
+
+def flownet(a: Array, b: Array, places: bool, mean: bool, entries: bool, plateau: float) -> float:
+    """L1Loss with loops over places and channels."""
+    total, counted = 0.0, 0
+    for n, h, w in np.ndindex(a.shape[0], *a.shape[2:]):
+        gaps = [float(d) for d in a[n, :, h, w] - b[n, :, h, w]]
+        counted += sum(not np.isnan(d) for d in gaps)
+        gaps = [0.0 if np.isnan(d) else d for d in gaps]
+        if places:
+            squares = sum(d * d for d in gaps) / (len(gaps) if mean else 1)
+            total += (squares * (squares >= plateau**2) + 0.01) ** 0.5
+        else:
+            total += sum(abs(d) for d in gaps if abs(d) >= plateau)
+    return total / (counted / a.shape[1] if entries else len(a))
+
+
+@pytest.mark.parametrize("plateau", [0.0, 0.8])
+@pytest.mark.parametrize("entries", [False, True])
+@pytest.mark.parametrize(("places", "mean"), [(False, False), (True, False), (True, True)])
+def test_l1_loss_is_what_flownet_defines(
+    places: bool, mean: bool, entries: bool, plateau: float
+) -> None:
+    params = (
+        f"l1_loss_param {{ l2_per_location: {str(places).lower()} "
+        f"l2_prescale_by_channels: {str(mean).lower()} epsilon: 0.01 "
+        f"normalize_by_num_entries: {str(entries).lower()} plateau: {plateau} }}"
+    )
+    case = Case("l1", "L1Loss", params, shapes=((2, 3, 4, 5),) * 2)
+    a, b = case.values()
+    b[0, 1, 2, 3] = b[1, :, 0, 0] = np.nan  # where nothing is known
+    loss, (da, _) = run(case, a, b)
+    assert loss == pytest.approx(flownet(a, b, places, mean, entries, plateau))
+    assert np.isfinite(da).all() and not da[1, :, 0, 0].any()
+
+
+def yolo_energy(x: Array, objects: Array, anchors: Array, match: bool) -> float:
+    """What RegionLoss goes down along, with loops: a box, its object, and all that is none."""
+    (num, height, width), anchor_count = (x.shape[0], *x.shape[2:]), len(anchors)
+    x = x.reshape(num, anchor_count, -1, height, width)
+
+    def sig(v: float) -> float:
+        return 1 / (1 + np.exp(-v))
+
+    def overlap(a: list[float], b: list[float]) -> float:
+        sides = [
+            min(a[i] + a[i + 2] / 2, b[i] + b[i + 2] / 2)
+            - max(a[i] - a[i + 2] / 2, b[i] - b[i + 2] / 2)
+            for i in (0, 1)
+        ]
+        common = max(sides[0], 0) * max(sides[1], 0)
+        return common / (a[2] * a[3] + b[2] * b[3] - common)
+
+    def box(v: Array, a: Array, i: int, j: int) -> list[float]:
+        sizes = np.exp(v[2:4]) * a / (width, height)
+        return [(j + sig(v[0])) / width, (i + sig(v[1])) / height, *sizes]
+
+    energy = 0.0
+    for n in range(num):
+        rows = [row for row in objects[n] if row[3] > 0]
+        taken: dict[tuple[int, int, int], Any] = {}
+        for row in rows:
+            i, j = int(row[2] * height), int(row[1] * width)
+            sizes = [
+                a / (width, height) * (1 if match else np.exp(x[n, k, 2:4, i, j]))
+                for k, a in enumerate(anchors)
+            ]
+            fits = [overlap([0, 0, *s], [0, 0, *row[3:]]) for s in sizes]
+            taken[int(np.argmax(fits)), i, j] = row
+        for k, i, j in np.ndindex(anchor_count, height, width):
+            v = x[n, k, :, i, j]
+            if (k, i, j) in taken:
+                label, cx, cy, w, h = taken[k, i, j]
+                energy += 2 / 2 * ((sig(v[0]) - cx * width + j) ** 2)
+                energy += 2 / 2 * ((sig(v[1]) - cy * height + i) ** 2)
+                energy += 2 / 2 * ((v[2] - np.log(w * width / anchors[k][0])) ** 2)
+                energy += 2 / 2 * ((v[3] - np.log(h * height / anchors[k][1])) ** 2)
+                energy += 5 / 2 * (1 - sig(v[4])) ** 2
+                energy -= 3 * np.log(np.exp(v[5 + int(label)]) / np.exp(v[5:]).sum())
+            elif max([0, *(overlap(box(v, anchors[k], i, j), list(r[1:])) for r in rows)]) <= 0.3:
+                energy += 0.5 / 2 * sig(v[4]) ** 2
+    return energy / num
+
+
+@pytest.mark.parametrize("match", [True, False])
+def test_region_loss_is_what_yolo_defines(match: bool) -> None:
+    anchors = np.array([[0.8, 1.1], [2, 1.5]])
+    params = (
+        "region_loss_param { num_class: 2 coords: 4 num: 2 biases: 0.8 biases: 1.1 biases: 2 "
+        "biases: 1.5 thresh: 0.3 object_scale: 5 noobject_scale: 0.5 class_scale: 3 "
+        f"coord_scale: 2 bias_match: {int(match)} }}"
+    )
+    case = Case(
+        "region", "RegionLoss", params, shapes=((2, 14, 3, 4), (2, 4, 5)), gradients=(0,),
+        phase="TEST",
+    )  # fmt: skip
+    objects = np.zeros((2, 4, 5))
+    objects[0, 0], objects[0, 1] = [1, 0.3, 0.4, 0.2, 0.3], [0, 0.7, 0.6, 0.5, 0.3]
+    objects[1, 0] = objects[1, 1] = [0, 0.1, 0.9, 0.3, 0.6]
+    objects[1, 1, 0] = 1  # the later one of two in the same place is learned
+    x = case.values()[0]
+    loss, (gradient,) = run(case, x, objects)
+    assert loss == pytest.approx(2 * (gradient**2).sum())  # num times: deltas are not divided
+    want = np.empty_like(x)
+    for place in np.ndindex(*x.shape):
+        ends = []
+        for step in (1e-6, -1e-6):
+            moved = x.copy()
+            moved[place] += step
+            ends.append(yolo_energy(moved, objects, anchors, match))
+        want[place] = (ends[0] - ends[1]) / 2e-6
+    np.testing.assert_allclose(gradient, want, rtol=1e-5, atol=1e-7)
+
+
+def test_all_boxes_are_drawn_to_their_anchors_at_first() -> None:
+    params = "region_loss_param { num_class: 2 num: 1 biases: 1 biases: 2 }"
+    case = Case("region", "RegionLoss", params, shapes=((2, 7, 3, 4), (2, 1, 5)), gradients=(0,))
+    x, nothing = case.values()[0], np.zeros((2, 1, 5))
+    trial = Trial(case, NumPyBackend(dtype=np.float64))
+    for step, drawn in ((0, True), (6399, True), (6400, False)):
+        trial.net.context.step = step
+        trial.forward([x, nothing])
+        (dx,) = trial.backward([np.ones(())])
+        assert dx[:, :4].any() == drawn
+        if drawn:
+            np.testing.assert_allclose(dx[:, 2:4], 0.01 * x[:, 2:4] / 2, rtol=1e-6)

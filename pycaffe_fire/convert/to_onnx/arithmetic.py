@@ -1,4 +1,5 @@
-"""Layers that combine blobs, or a blob with weights: Eltwise, Scale, Bias, Axpy, Reduction."""
+"""Layers that combine blobs, or a blob with weights: Eltwise, Scale, Bias, Axpy, MatMul,
+Reduction."""
 
 from __future__ import annotations
 
@@ -55,6 +56,17 @@ def scale(graph: Graph, part: Part) -> str:
 def bias(graph: Graph, part: Part) -> str:
     operand = _operand(graph, part, part.param.bias_param.axis, 0)
     return graph.op("Add", part.x.name, operand)
+
+
+@converts("MatMul")
+def matmul(graph: Graph, part: Part) -> str:
+    param, axes = part.param.matmul_param, len(part.x.shape)
+    turn = [*range(axes - 2), axes - 1, axes - 2]
+    names = [
+        graph.op("Transpose", x.name, perm=turn) if transposed else x.name
+        for x, transposed in zip(part.bottoms, (param.transpose_a, param.transpose_b), strict=True)
+    ]
+    return graph.op("MatMul", *names)
 
 
 @converts("Axpy")

@@ -33,6 +33,27 @@ def relu6(graph: Graph, part: Part) -> str:
     return graph.op("Clip", part.x.name, graph.constant(0), graph.constant(6))
 
 
+@converts("HSigmoid")
+def hard_sigmoid(graph: Graph, part: Part) -> str:
+    return graph.op("HardSigmoid", part.x.name, alpha=1 / 6, beta=0.5)
+
+
+@converts("HSwish")
+def hard_swish(graph: Graph, part: Part) -> str:
+    return graph.op("Mul", part.x.name, hard_sigmoid(graph, part))
+
+
+@converts("Mish")
+def mish(graph: Graph, part: Part) -> str:
+    gate = graph.op("Tanh", graph.op("Softplus", part.x.name))
+    return graph.op("Mul", part.x.name, gate)
+
+
+@converts("SpatialDropout")
+def spatial_dropout(graph: Graph, part: Part) -> str:
+    return graph.op("Identity", part.x.name)
+
+
 @converts("Dropout")
 def dropout(graph: Graph, part: Part) -> str:
     """In use all numbers are kept; those that training did not enlarge are made smaller."""

@@ -1,4 +1,4 @@
-"""BatchNorm, BN, LRN, MVN and Normalize."""
+"""BatchNorm, BN, GroupNorm, LayerNorm, LRN, MVN and Normalize."""
 
 from __future__ import annotations
 
@@ -81,6 +81,22 @@ def bn(graph: Graph, part: Part) -> str:
     ones = [1] * (len(shape) - 2)
     scale, shift = (part.weight(graph, i, part.array(i).size, *ones) for i in range(2))
     return graph.op("Add", graph.op("Mul", x, scale), shift)
+
+
+@converts("GroupNorm")
+def group_norm(graph: Graph, part: Part) -> str:
+    param, shape = part.param.group_norm_param, part.x.shape
+    inner = number(merged(shape[1:])) // param.group_num
+    groups = (shape[0], Dim(param.group_num), Dim(inner))
+    x = graph.reshape(part.x.name, shape, groups)
+    return graph.reshape(_by_batch(graph, x, [2], param.eps), groups, shape)
+
+
+@converts("LayerNorm")
+def layer_norm(graph: Graph, part: Part) -> str:
+    param, axes = part.param.layer_norm_param, len(part.x.shape)
+    axis = param.axis % axes
+    return _by_batch(graph, part.x.name, list(range(axis, axes)), param.eps)
 
 
 @converts("LRN")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
 from ... import schema
-from ...layers.pooling import pooled_size
+from ...layers.pooling import Pooling, pooled_size
 from ..dims import Dim, merged, number
 from .graph import Graph, Tensor
 from .registry import Part, converts
@@ -16,13 +17,13 @@ from .registry import Part, converts
 
 @dataclass(frozen=True)
 class Pool:
-    """A window over two axes, with how many places it takes."""
+    """A window over all axes after the channels, with how many places it takes."""
 
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    pad: tuple[int, int]
-    sizes: tuple[int, int]  # of the bottom
-    outputs: tuple[int, int]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    pad: tuple[int, ...]
+    sizes: tuple[int, ...]  # of the bottom
+    outputs: tuple[int, ...]
 
     def overhang(self, pads: Sequence[int]) -> list[int]:
         """By how much the last window reaches beyond the bottom and `pads` more pixels."""
@@ -47,7 +48,7 @@ def maximum(graph: Graph, x: Tensor, pool: Pool, mask: bool = False) -> list[str
     if not mask:
         return pool.node(graph, "MaxPool", x.name, pads, 1)
     y, places = pool.node(graph, "MaxPool", x.name, pads, 2)
-    plane = graph.constant(number(x.shape[2]) * number(x.shape[3]), np.int64)
+    plane = graph.constant(prod(pool.sizes), np.int64)
     return [y, graph.cast(graph.op("Mod", places, plane), np.float32)]
 
 
@@ -56,7 +57,7 @@ def average(graph: Graph, x: str, pool: Pool) -> str:
     if any(pool.pad):
         x = graph.op("Pad", x, graph.integers([0, 0, *pool.pad, 0, 0, *pool.pad]))
     overhang = pool.overhang([2 * pad for pad in pool.pad])
-    return pool.node(graph, "AveragePool", x, [0, 0, *overhang], 1)[0]
+    return pool.node(graph, "AveragePool", x, [*(0 for _ in overhang), *overhang], 1)[0]
 
 
 def inner_average(graph: Graph, x: str, pool: Pool) -> str:
@@ -89,26 +90,16 @@ def _pooled(graph: Graph, part: Part, method: str, pool: Pool, mask: bool) -> li
 def pooling(graph: Graph, part: Part) -> list[str]:
     param, x, mask = part.param.pooling_param, part.x, len(part.tops) > 1
     method = schema.PoolingParameter.PoolMethod.Name(param.pool)
-    sizes = (number(x.shape[2]), number(x.shape[3]))
+    sizes = tuple(number(size) for size in x.shape[2:])
     if param.global_pooling and method != "STOCHASTIC" and not mask:
         return [graph.op("GlobalMaxPool" if method == "MAX" else "GlobalAveragePool", x.name)]
-    kernel, stride, pad = sizes, (1, 1), (0, 0)
-    if not param.global_pooling:
-        kernel, stride, pad = (_pair(param, name) for name in ("kernel_size", "stride", "pad"))
-    outputs = (number(part.tops[0][2]), number(part.tops[0][3]))
-    pool = Pool(kernel, stride, pad, sizes, outputs)
+    assert isinstance(part.layer, Pooling)
+    window = part.layer.window(part.bottom_blobs[0].shape)
+    outputs = tuple(number(size) for size in part.tops[0][2:])
+    pool = Pool(window.kernel, window.stride, window.pad, sizes, outputs)
     if method == "AVE" and not param.avg_include_pad and not pool.beyond:
         return [inner_average(graph, x.name, pool)]
     return _pooled(graph, part, method, pool, mask)
-
-
-def _pair(param: object, field: str) -> tuple[int, int]:
-    """A field or its _h/_w form."""
-    stem = field.removesuffix("_size")
-    given = [int(getattr(param, f"{stem}_{axis}")) for axis in "hw"]
-    if any(param.HasField(f"{stem}_{axis}") for axis in "hw"):  # type: ignore[attr-defined]
-        return given[0], given[1]
-    return (int(getattr(param, field)),) * 2
 
 
 @converts("SPP")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...layers.rearrange import Rearrange
-from ..dims import Dim, merged
+from ..dims import Dim, merged, number
 from .graph import END, Graph
 from .registry import Part, converts
 
@@ -33,6 +33,16 @@ def rearrange(graph: Graph, part: Part) -> str:
         "Transpose", graph.reshape(part.x.name, part.x.shape, split), perm=list(move.order)
     )
     return graph.reshape(y, tuple(split[axis] for axis in move.order), part.tops[0])
+
+
+@converts("Flip")
+def flip(graph: Graph, part: Part) -> str:
+    param, x = part.param.flip_param, part.x
+    y = x.name
+    for axis, reverse in ((2, param.flip_height), (3, param.flip_width)):
+        if reverse:
+            y = graph.slice(y, axis, -1, -number(x.shape[axis]) - 1, -1)
+    return graph.op("Identity", y) if y == x.name else y
 
 
 @converts("Concat")
