@@ -640,6 +640,8 @@ class LayerParameter(Message):
     @property
     def ctc_decoder_param(self) -> CTCDecoderParameter: ...
     @property
+    def continuation_indicator_param(self) -> ContinuationIndicatorParameter: ...
+    @property
     def center_loss_param(self) -> CenterLossParameter: ...
     @property
     def group_norm_param(self) -> GroupNormParameter: ...
@@ -761,6 +763,7 @@ class LayerParameter(Message):
         warp_ctc_param: WarpCTCParameter | Mapping[str, Any] | None = ...,
         ctc_loss_param: CTCLossParameter | Mapping[str, Any] | None = ...,
         ctc_decoder_param: CTCDecoderParameter | Mapping[str, Any] | None = ...,
+        continuation_indicator_param: ContinuationIndicatorParameter | Mapping[str, Any] | None = ...,
         center_loss_param: CenterLossParameter | Mapping[str, Any] | None = ...,
         group_norm_param: GroupNormParameter | Mapping[str, Any] | None = ...,
         l1_loss_param: L1LossParameter | Mapping[str, Any] | None = ...,
@@ -3273,6 +3276,16 @@ class CTCDecoderParameter(Message):
         ctc_merge_repeated: bool | None = ...,
     ) -> None: ...
 
+class ContinuationIndicatorParameter(Message):
+    time_step: int
+    batch_size: int
+    def __init__(
+        self,
+        *,
+        time_step: int | None = ...,
+        batch_size: int | None = ...,
+    ) -> None: ...
+
 class CenterLossParameter(Message):
     num_output: int
     @property
@@ -3391,6 +3404,7 @@ __all__ = [
     "ClipParameter",
     "CompileNetState",
     "ConcatParameter",
+    "ContinuationIndicatorParameter",
     "ContrastiveLossParameter",
     "ConvolutionParameter",
     "CropParameter",
