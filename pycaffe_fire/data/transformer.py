@@ -134,14 +134,22 @@ class Transformer:
             return top * (down + 1) >> 32, left * (right + 1) >> 32, turned
         return down // 2, right // 2, turned
 
-    def view(self, shape: tuple[int, ...], sample: int) -> tuple[Window, bool]:
-        """The window that the crop cuts out of this sample's image, and whether it is mirrored."""
+    def place(self, shape: tuple[int, ...], sample: int) -> tuple[int, int, bool]:
+        """Where the crop of this sample's image begins (row, column), and whether it is
+        mirrored."""
         _, height, width = shape
         high, wide = self.crop or (height, width)
         draw = self._draws(range(sample, sample + 1)).tolist()[0]
         top, left, turned = self._place(draw, height - high, width - wide)
+        return top, left, bool(turned)
+
+    def view(self, shape: tuple[int, ...], sample: int) -> tuple[Window, bool]:
+        """The window that the crop cuts out of this sample's image, and whether it is mirrored."""
+        _, height, width = shape
+        high, wide = self.crop or (height, width)
+        top, left, turned = self.place(shape, sample)
         window = (left / width, top / height, (left + wide) / width, (top + high) / height)
-        return window, bool(turned)
+        return window, turned
 
     def _draws(self, samples: range) -> NDArray[np.uint32]:
         """(coin for mirroring, vertical, horizontal place) for each sample."""
@@ -165,6 +173,11 @@ class Transformer:
         if self._mirror:
             table[:, 7] = draws[:, 0] & 1
         _with_numba(table, self._mean_for(out), self._scale, out)
+
+    @property
+    def mean_values(self) -> list[float]:
+        """The mean of each channel, or one for all, or none."""
+        return self._mean_values
 
     def _mean_for(self, out: NDArray[np.float32]) -> NDArray[np.float32]:
         """The mean image, or for values one line (channels, 1, width of the output)."""

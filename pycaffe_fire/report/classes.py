@@ -38,12 +38,14 @@ def class_lines(found: Confusion, names: Sequence[str] = ()) -> list[str]:
     titles = [name[:NAME] for name in names] or [str(i) for i in range(len(found.counts))]
     wide = max(len("class"), *map(len, titles))
     lines = [
-        f"{found.layer}: {found.accuracy:.2%} of {found.samples:,} samples",
-        f"{'class':<{wide}}  accuracy  samples",
+        f"{found.layer}: {found.accuracy:.2%} of {found.samples:,} samples, mean IoU "
+        f"{found.mean_iou:.2%}",
+        f"{'class':<{wide}}  accuracy      IoU  samples",
     ]
-    for title, accuracy, row in zip(titles, found.class_accuracies(), found.counts, strict=True):
-        share = "-" if accuracy is None else f"{accuracy:.2%}"
-        lines.append(f"{title:<{wide}}  {share:>8}  {row.sum():>7,}")
+    shares = zip(found.class_accuracies(), found.class_ious(), strict=True)
+    for title, values, row in zip(titles, shares, found.counts, strict=True):
+        accuracy, iou = ("-" if value is None else f"{value:.2%}" for value in values)
+        lines.append(f"{title:<{wide}}  {accuracy:>8}  {iou:>7}  {row.sum():>7,}")
     if len(titles) <= MATRIX:
         return [*lines, "", *_matrix(found, titles, wide)]
     worst = found.worst(MISTAKES)

@@ -71,7 +71,10 @@ _SOLVER_TYPES = {
 }
 _DATA_PARAMS = {
     "Data": "data_param",
+    "DenseImageData": "dense_image_data_param",
     "ImageData": "image_data_param",
+    "ImageLabelmapData": "image_data_param",
+    "ImageSegData": "image_data_param",
     "WindowData": "window_data_param",
 }
 _TRANSFORMS = ("scale", "mean_file", "crop_size", "mirror")

@@ -38,6 +38,19 @@ class Confusion:
             for label, row in enumerate(self.counts)
         ]
 
+    def class_ious(self) -> list[float | None]:
+        """Of each class what was recognized, as a share of all that has its label or was taken
+        for it (intersection over union); None for a class that neither occurred nor was seen."""
+        right = np.diag(self.counts)
+        union = self.counts.sum(axis=0) + self.counts.sum(axis=1) - right
+        return [float(r / u) if u else None for r, u in zip(right, union, strict=True)]
+
+    @property
+    def mean_iou(self) -> float:
+        """The mean over the classes that have one."""
+        known = [iou for iou in self.class_ious() if iou is not None]
+        return float(np.mean(known)) if known else 0.0
+
     def worst(self, most: int) -> list[tuple[int, int, int]]:
         """The most frequent mistakes as (count, label, prediction)."""
         wrong = self.counts - np.diag(np.diag(self.counts))
@@ -52,6 +65,8 @@ class Confusion:
             "samples": self.samples,
             "accuracy": self.accuracy,
             "class_accuracy": self.class_accuracies(),
+            "mean_iou": self.mean_iou,
+            "class_iou": self.class_ious(),
             "confusion": self.counts.tolist(),
         }
 
@@ -89,7 +104,9 @@ class ConfusionCounter:
             given = on_host(self._net.bottoms[index][0].data)
             scores = given.reshape(about.outer, about.classes, about.inner).transpose(0, 2, 1)
             guesses = predictions(scores.copy(), labels)
-            np.add.at(found.counts, (labels[valid], guesses[valid]), 1)
+            pairs = labels[valid] * about.classes + guesses[valid]
+            counted = np.bincount(pairs, minlength=found.counts.size)
+            found.counts += counted.reshape(found.counts.shape)
 
     def results(self) -> list[Confusion]:
         return list(self._found.values())

@@ -70,6 +70,10 @@ def test_the_matrix_agrees_with_the_accuracy_layer(folder: Path) -> None:
     for label in range(3):
         share = right[labels == label].mean()
         assert only["class_accuracy"][label] == pytest.approx(share)
+    for label, iou in enumerate(only["class_iou"]):
+        union = matrix[label].sum() + matrix[:, label].sum() - matrix[label, label]
+        assert iou == pytest.approx(matrix[label, label] / union)
+    assert only["mean_iou"] == pytest.approx(np.mean(only["class_iou"]))
     wrong = counted & ~right
     predictions = [
         max((c for c in range(CLASSES) if c != labels[n]), key=lambda c: (scores[n, c], -c))
@@ -85,7 +89,7 @@ def test_on_standard_output(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("accuracy: ") and "samples" in lines[0]
     assert [line.split()[0] for line in lines[2:6]] == ["ant", "bee", "cat", "dog"]
-    assert lines[5].split()[1:] == ["-", "0"]
+    assert lines[5].split()[1] == "-" and lines[5].split()[3] == "0"
     assert [line.split()[0] for line in lines[-4:]] == ["ant", "bee", "cat", "dog"]
 
 

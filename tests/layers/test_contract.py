@@ -31,6 +31,9 @@ ROWS: list[Case] = [
 
 # Their tests need files or callers and stand elsewhere.
 READERS = {
+    "DenseImageData",
+    "ImageLabelmapData",
+    "ImageSegData",
     "AnnotatedData",
     "Data",
     "HDF5Data",
