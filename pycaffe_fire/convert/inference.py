@@ -17,12 +17,14 @@ ACTIVATIONS = {
     "SoftmaxWithLoss": "Softmax",
     "InfogainLoss": "Softmax",
     "SoftmaxWithFocalLoss": "Softmax",
+    "SoftmaxWithLossOHEM": "Softmax",
     "SigmoidCrossEntropyLoss": "Sigmoid",
 }
 DROPPED = (
-    "Accuracy", "CenterLoss", "ContrastiveLoss", "EuclideanLoss", "HDF5Output", "HingeLoss",
-    "L1Loss", "MultiBoxLoss", "MultinomialLogisticLoss", "RegionLoss", "Silence", "SmoothL1Loss",
-    "TripletLoss",
+    "Accuracy", "BoxAnnotatorOHEM", "CTCLoss", "CenterLoss", "ContrastiveLoss", "CtcLoss",
+    "EuclideanLoss", "HDF5Output", "HingeLoss", "L1Loss", "MultiBoxLoss", "MultinomialLogisticLoss",
+    "RegionLoss", "Silence", "SmoothL1Loss", "SmoothL1LossOHEM", "TripletLoss", "WarpCTC",
+    "WarpCTCLoss",
 )  # fmt: skip
 
 Shapes = Mapping[str, Sequence[int]]

@@ -87,6 +87,10 @@ def detections(extra: str = "") -> str:
 
 NMS = "detection_output_param { num_classes: 3 nms_param { %s } }"
 ROI = "roi_pooling_param { pooled_h: 3 pooled_w: 2 spatial_scale: 0.5 }"
+ALIGN = "roi_align_param { pooled_h: 3 pooled_w: 2 %s }"
+PROPOSAL = (
+    "proposal_param { base_size: 8 feat_stride: 16 min_size: 4 ratio: 1 ratio: 2 scale: 2 %s }"
+)
 PSROI = "psroi_pooling_param { output_dim: 2 group_size: 2 spatial_scale: %g }"
 SSD = ((2, 24), (2, 18), (1, 2, 24))
 IMAGE = ((1, 2, 3, 4), (1, 3, 30, 40))
@@ -120,6 +124,51 @@ ROWS = [
               Bad("output_dim", "psroi_pooling_param { group_size: 1 spatial_scale: 1 }",
                   error=PrototxtError),
               Bad("rows of 5", shapes=((1, 8, 6, 7), (5, 2))))),
+    Case("roi align", "ROIAlign", ALIGN % "", shapes=((1, 3, 6, 7), (5, 5)),
+         fill=("normal", regions), gradients=(0,), batch=(1,), top_shapes=((5, 3, 3, 2),),
+         finite_at=(0.0,),
+         bad=(Bad("pooled_h and pooled_w must be at least 1, got \\[3, 0\\]",
+                  "roi_align_param { pooled_h: 3 }"),
+              Bad("spatial_scale must be positive", ALIGN % "spatial_scale: 0"),
+              Bad("roi_end_mode must be 0 or 1, got 2", ALIGN % "roi_end_mode: 2"),
+              Bad("rows of 5", shapes=((1, 3, 6, 7), (5, 4)), fill=("normal",)),
+              Bad("needs a bottom with 4 axes", shapes=((1, 3, 6), (5, 5))),
+              Bad("region 0 .* images 0 to 0",
+                  fill=("normal", fixed(np.array([1.0, 0, 0, 4, 4])))))),
+    Case("roi align, given points", "ROIAlign",
+         ALIGN % "sampling_ratio: 2 roi_end_mode: 1 spatial_scale: 0.25",
+         shapes=((1, 2, 5, 4), (5, 5)), fill=("normal", regions), gradients=(0,), batch=(1,),
+         finite_at=(0.0,)),
+    Case("proposal", "Proposal", PROPOSAL % "",
+         shapes=((1, 4, 3, 4), (1, 8, 3, 4), (1, 3)),
+         fill=("unit", lambda rng, shape: 0.3 * rng.normal(size=shape),
+               fixed(np.array([40.0, 60, 1]))), gradients=(), batch=(), tops=2,
+         bad=(Bad("must be positive", PROPOSAL % "feat_stride: 0"),
+              Bad("topn must be at least 1, got 6000 and 0", PROPOSAL % "post_nms_topn: 0"),
+              Bad("for each of 2 anchors, got", shapes=((1, 2, 3, 4), (1, 8, 3, 4), (1, 3))),
+              Bad("for each of 2 anchors, got", shapes=((1, 4, 3, 4), (1, 8, 3, 3), (1, 3))),
+              Bad("height, width and scale of each of 1", shapes=((1, 4, 3, 4), (1, 8, 3, 4),
+                                                                  (1, 2))))),
+    Case("box annotator", "BoxAnnotatorOHEM", "box_annotator_ohem_param { roi_per_img: 2 }",
+         shapes=((5, 5), (5, 1, 1, 1), (5,), (5, 8, 1, 1)),
+         fill=(regions, "distinct", "labels 3", "unit"), gradients=(), batch=(), tops=2,
+         top_shapes=((5,), (5, 8, 1, 1)),
+         bad=(Bad("roi_per_img must be at least 1", "box_annotator_ohem_param { roi_per_img: 0 }"),
+              Bad("rows of 5", shapes=((5, 4), (5,), (5,), (5, 8)), fill=("normal",)),
+              Bad("one loss for each of 5 regions", shapes=((5, 5), (4,), (5,), (5, 8))),
+              Bad("one label for each of 5 regions", shapes=((5, 5), (5,), (6,), (5, 8))),
+              Bad("weights for each of 5 regions", shapes=((5, 5), (5,), (5,), (4, 8))))),
+    Case("smooth l1 of regions", "SmoothL1LossOHEM",
+         "loss_param { normalization: PRE_FIXED pre_fixed_normalizer: 3 }",
+         shapes=((4, 3, 2, 1),) * 3, fill=("normal", "normal", "binary"), gradients=(0, 1),
+         tops=2, top_gradients=(0,), top_shapes=((), (4, 1, 2, 1)),
+         bad=(Bad("must have one shape", shapes=((4, 3), (4, 2))),
+              Bad("at least 2 axes", shapes=((4,), (4,))))),
+    Case("smooth l1 of vectors", "SmoothL1LossOHEM", shapes=((4, 3),) * 2, top_shapes=((),)),
+    Case("softmax loss of regions", "SoftmaxWithLossOHEM",
+         "loss_param { ignore_label: 2 normalization: PRE_FIXED pre_fixed_normalizer: 4 }",
+         shapes=((5, 4), (5,)), fill=("normal", "labels 4"), tops=3, top_gradients=(0,),
+         top_shapes=((), (5, 4), (5,))),
     Case("prior box", "PriorBox",
          "prior_box_param { min_size: 4.9 max_size: 9 aspect_ratio: 2 aspect_ratio: 1 "
          "clip: true variance: 0.1 variance: 0.1 variance: 0.2 variance: 0.2 }",

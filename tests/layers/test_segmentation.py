@@ -42,7 +42,8 @@ def net_of(
     names = " ".join(f'top: "{name}"' for name in ("data", "label", "size")[:tops])
     text = (
         f'layer {{ name: "in" type: "{kind}" {names} {holder} {{ source: "list.txt" '
-        f'root_folder: "." batch_size: {batch} {more} }} transform_param {{ {means} {transform} }} }}'
+        f'root_folder: "." batch_size: {batch} {more} }} '
+        f"transform_param {{ {means} {transform} }} }}"
     )
     return Net(schema.parse_text(text + rest, schema.NetParameter()), phase)
 

@@ -111,3 +111,14 @@ def lstm_unit(graph: Graph, part: Part) -> list[str]:
     steps = graph.reshape(cont.name, cont.shape, (*cont.shape, Dim(1)))
     new, out = _cell(graph, gates, cell.name, steps)
     return [new, out]
+
+
+@converts("ContinuationIndicator")
+def continuation_indicator(graph: Graph, part: Part) -> str:
+    """0 in the first moment, 1 after, for a batch that may vary."""
+    times, batch = part.tops[0]
+    starts = np.ones((number(times), 1), np.float32)
+    starts[0] = 0
+    if not batch.varies:
+        return graph.constant(np.tile(starts, (1, int(batch))))
+    return graph.op("Add", graph.zeros(part.x.name, (Dim(1), batch)), graph.constant(starts))

@@ -1,4 +1,5 @@
-"""ROIPooling, which ONNX has, and PSROIPooling from running sums, which it has not."""
+"""ROIPooling and ROIAlign, which ONNX has, and PSROIPooling from running sums, which it has
+not."""
 
 from __future__ import annotations
 
@@ -21,6 +22,23 @@ def roi_pooling(graph: Graph, part: Part) -> str:
         "MaxRoiPool", part.x.name, _rows(graph, part.bottoms[1]),
         pooled_shape=[int(size) for size in part.tops[0][2:]],
         spatial_scale=float(param.spatial_scale),
+    )  # fmt: skip
+
+
+@converts("ROIAlign")
+def roi_align(graph: Graph, part: Part) -> str:
+    param = part.param.roi_align_param
+    rois = _rows(graph, part.bottoms[1])
+    image = graph.op("Reshape", graph.slice(rois, 1, 0, 1), graph.integers([-1]))
+    boxes = graph.slice(rois, 1, 1, 5)
+    if param.roi_end_mode:
+        boxes = graph.op("Add", boxes, graph.constant(np.array([[0, 0, 1, 1]])))
+    corner = {"coordinate_transformation_mode": "output_half_pixel"} if graph.opset >= 16 else {}
+    return graph.op(
+        "RoiAlign", part.x.name, boxes, graph.cast(image, np.int64), mode="avg",
+        output_height=int(param.pooled_h), output_width=int(param.pooled_w),
+        sampling_ratio=max(0, int(param.sampling_ratio)),
+        spatial_scale=float(param.spatial_scale), **corner,
     )  # fmt: skip
 
 
