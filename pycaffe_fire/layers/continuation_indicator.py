@@ -17,6 +17,7 @@ class ContinuationIndicator(Layer):
     """
 
     storage = Storage.FLOAT32
+    stops_gradients = True
     bottoms = (0, 1)
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
@@ -35,8 +36,7 @@ class ContinuationIndicator(Layer):
     def backward(
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
     ) -> None:
-        if any(propagate_down):
-            bottom[0].gradient.clear()
+        """What it says depends on sizes alone."""
 
     def allow_force_backward(self, bottom_index: int) -> bool:
         return False

@@ -25,6 +25,7 @@ class CTCGreedyDecoder(Layer):
     """
 
     storage = Storage.FLOAT32
+    stops_gradients = True
     family = "score"
     param_field = "ctc_decoder_param"
     bottoms = (1, 3)

@@ -50,6 +50,9 @@ class Description:
     # Is bottom 1 a class label for each prediction in bottom 0?
     compares_labels: ClassVar[bool] = False
 
+    # Do its tops hold nothing that its bottoms could learn from (indicators, indices, choices)?
+    stops_gradients: ClassVar[bool] = False
+
     # Does `engine: CUDNN` make a difference on a GPU?
     has_cudnn: ClassVar[bool] = False
 

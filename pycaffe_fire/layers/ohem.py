@@ -74,8 +74,8 @@ class SmoothL1LossOHEM(Loss):
     def backward(
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
     ) -> None:
-        if any(propagate_down[2:]):
-            self.fail("cannot backpropagate to its weights (bottom 2)")
+        if any(propagate_down[2:]):  # as Caffe, none to the weights
+            bottom[2].gradient.clear()
         for blob, down, sign in zip(bottom, propagate_down, (1, -1), strict=False):
             if down:
                 blob.diff[...] = self._slope * (sign * top[0].diff / self._divisor)
@@ -93,6 +93,7 @@ class BoxAnnotatorOHEM(Layer):
     """
 
     storage = Storage.FLOAT32
+    stops_gradients = True
     bottoms = (4, 4)
     tops = (2, 2)
 
@@ -135,9 +136,6 @@ class BoxAnnotatorOHEM(Layer):
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
     ) -> None:
         """What is chosen has no gradient."""
-        for blob, down in zip(bottom, propagate_down, strict=True):
-            if down:
-                blob.gradient.clear()
 
     def allow_force_backward(self, bottom_index: int) -> bool:
         return False

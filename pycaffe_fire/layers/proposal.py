@@ -65,6 +65,7 @@ class Proposal(Layer):
     """
 
     storage = Storage.FLOAT32
+    stops_gradients = True
     bottoms = (3, 3)
     tops = (1, 2)
 
@@ -142,9 +143,6 @@ class Proposal(Layer):
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
     ) -> None:
         """Where the proposals are has no gradient, as in Faster R-CNN's approximate training."""
-        for blob, down in zip(bottom, propagate_down, strict=True):
-            if down:
-                blob.gradient.clear()
 
     def allow_force_backward(self, bottom_index: int) -> bool:
         return False

@@ -46,8 +46,9 @@ class SmoothL1Loss(Loss):
     def backward(
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
     ) -> None:
-        if any(propagate_down[2:]):
-            self.fail("cannot backpropagate to its weights (bottoms 2 and 3)")
+        for blob, down in zip(bottom[2:], propagate_down[2:], strict=True):
+            if down:  # weights that Faster R-CNN's layers make of proposals: as Caffe, none
+                blob.gradient.clear()
         for blob, down, sign in zip(bottom, propagate_down, (1, -1), strict=False):
             if down:
                 blob.diff[...] = self._slope * (sign * top[0].diff / max(1, bottom[0].num))

@@ -128,7 +128,7 @@ class Wiring:
             layer.fail(impossible)
         layer.donors = lent.get(param.name, ())
         bottom = self._connect_bottoms(layer, param)
-        needs = any(self._blob_needs[id(blob)] for blob in bottom)
+        needs = not kind.stops_gradients and any(self._blob_needs[id(b)] for b in bottom)
         top = self._connect_tops(layer, param, bottom)
         self.layers.append(layer)
         self.bottoms.append(bottom)

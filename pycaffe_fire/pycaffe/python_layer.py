@@ -45,6 +45,13 @@ class Blobs(Sequence[Blob]):
         return [self._layer.backend.host_view(blob) for blob in self._layer.blobs][index]
 
 
+class Phase(int):
+    """0 or 1 that calls itself TRAIN or TEST, as layers of py-faster-rcnn expect of str(phase)."""
+
+    def __str__(self) -> str:
+        return "TRAIN" if is_train(self) else "TEST"
+
+
 class PythonLayer:
     """What a user's layer inherits from: pycaffe's `caffe.Layer`.
 
@@ -102,7 +109,7 @@ class Python(Layer):
             return
         self.user = self._class()(self.param)
         self.user.param_str = self.user.param_str_ = self.param.python_param.param_str
-        self.user.phase = int(self.phase)
+        self.user.phase = Phase(self.phase)
         self.user.blobs = Blobs(self)
         # What setup writes into new weights must not reach the net that lends us its own.
         donors, self.donors = self.donors, ()
