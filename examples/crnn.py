@@ -95,7 +95,7 @@ def prepare(rows, iterations):
     with open("solver.prototxt", "w") as file:
         file.write(
             'train_net: "crnn_train.prototxt" test_net: "crnn_test.prototxt" test_iter: 4\n'
-            f'test_interval: 100000 test_initialization: false max_iter: {iterations}\n'
+            f"test_interval: 100000 test_initialization: false max_iter: {iterations}\n"
             'type: "Adam" base_lr: 0.003 momentum: 0.9 momentum2: 0.999 lr_policy: "fixed"\n'
             'clip_gradients: 5 display: 100 random_seed: 7 snapshot_prefix: "crnn"\n'
         )
@@ -108,7 +108,8 @@ parser.add_argument("--prepare", action="store_true", help="write all files and 
 options = parser.parse_args()
 prepare(options.rows, options.iterations)
 if options.prepare:
-    raise SystemExit("solver.prototxt is ready: fire_train --solver solver.prototxt")
+    print("solver.prototxt is ready: fire_train --solver solver.prototxt")
+    raise SystemExit
 
 caffe.set_mode_cpu()
 solver = caffe.get_solver("solver.prototxt")

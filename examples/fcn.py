@@ -1,9 +1,9 @@
 """A small fully convolutional net finds discs, squares, triangles and crosses, pixel by pixel.
 
-    python fcn.py                             # draws scenes, trains, and prints the IoU of classes
-    python fcn.py --prepare                   # only writes images, masks, prototxts
-    fire_train --solver solver.prototxt --leaves 4 -n 3     # then the same on three ranks, bit for bit
-    caffe test -model fcn_test.prototxt -weights fcn_iter_600.caffemodel -iterations 10 -per_class
+python fcn.py                             # draws scenes, trains, and prints the IoU of classes
+python fcn.py --prepare                   # only writes images, masks, prototxts
+fire_train --solver solver.prototxt --leaves 4 -n 3     # then the same on three ranks, bit for bit
+caffe test -model fcn_test.prototxt -weights fcn_iter_600.caffemodel -iterations 10 -per_class
 """
 
 import argparse
@@ -112,7 +112,8 @@ parser.add_argument("--prepare", action="store_true", help="write all files and 
 options = parser.parse_args()
 prepare(options.images, options.iterations)
 if options.prepare:
-    raise SystemExit("solver.prototxt is ready: fire_train --solver solver.prototxt")
+    print("solver.prototxt is ready: fire_train --solver solver.prototxt")
+    raise SystemExit
 
 caffe.set_mode_cpu()
 solver = caffe.get_solver("solver.prototxt")

@@ -22,6 +22,12 @@ ENDINGS = {
     "fully_convolutional": "map of classes (5, 5)",
     "siamese": "siamese loss",
     "lstm": "lstm loss",
+    "crnn": "crnn loss",
+    "fcn": "fcn loss",
+}
+SHORT = {  # whole trainings take minutes
+    "crnn": ["--rows", "320", "--iterations", "16"],
+    "fcn": ["--images", "48", "--iterations", "12"],
 }
 
 
@@ -35,7 +41,7 @@ def use_one_core() -> None:
 def test_script(name: str, here: Path) -> None:
     path = os.pathsep.join([str(DROPIN.parent.parent), str(DROPIN)])
     done = subprocess.run(
-        [sys.executable, SCRIPTS / f"{name}.py"], cwd=here, timeout=300,
+        [sys.executable, SCRIPTS / f"{name}.py", *SHORT.get(name, [])], cwd=here, timeout=300,
         env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
         preexec_fn=use_one_core,
     )  # fmt: skip
