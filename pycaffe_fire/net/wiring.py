@@ -12,6 +12,7 @@ from ..backend.tensor import Tensor
 from ..errors import DataError, FireError, LayerError, NetError
 from ..layers import LAYERS, Context, Layer, is_built_in
 from ..layers.input import Input
+from ..layers.not_built_in import NOT_BUILT_IN
 from ..schema.limits import impossible_number
 from ..schema.proto import LayerParameter, NetParameter, ParamSpec
 from ..schema.verdicts import refusals, tell_unread
@@ -117,6 +118,9 @@ class Wiring:
     def _wire_layer(self, index: int, param: LayerParameter, lent: dict[str, list[Blob]]) -> None:
         if not param.HasField("phase"):
             param.phase = self.phase
+        if param.type in NOT_BUILT_IN and param.type not in LAYERS:
+            way_out = NOT_BUILT_IN[param.type]
+            raise LayerError(param.name, param.type, f"is not built in; {way_out}")
         kind = LAYERS[param.type]
         if is_built_in(kind):
             for sentence in refusals(param):

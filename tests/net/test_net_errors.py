@@ -8,6 +8,7 @@ import pytest
 
 import pycaffe_fire as caffe
 from pycaffe_fire.errors import FireError, NetError
+from pycaffe_fire.layers.not_built_in import NOT_BUILT_IN
 from tests.net.net_cases import conv, inputs, ip, layer, make, relu, softmax_loss, write
 
 
@@ -93,6 +94,14 @@ def test_label_gradients_are_refused() -> None:
     net.forward()
     with pytest.raises(NetError, match='"x".*labels'):
         net.backward()
+
+
+@pytest.mark.parametrize("kind", NOT_BUILT_IN)
+def test_types_that_are_not_built_in_have_a_way_out(kind: str) -> None:
+    with pytest.raises(NetError) as caught:
+        make(inputs() + layer(kind, "x", "data"))
+    assert str(caught.value) == f'layer "x" ({kind}): is not built in; {NOT_BUILT_IN[kind]}'
+    assert kind not in caffe.layer_type_list()
 
 
 def test_a_missing_file() -> None:
