@@ -9,9 +9,14 @@ from ..errors import ConvertError
 # Types that Caffe 1.0 (its last master) does not have.
 BEYOND_BVLC = frozenset(
     {
-        "Axpy", "BN", "ConvolutionDepthwise", "DepthwiseConvolution", "DetectionOutput", "Interp",
-        "MultiBoxLoss", "Normalize", "PSROIPooling", "Permute", "PriorBox", "ROIPooling", "ReLU6",
-        "Reorg", "ShuffleChannel", "SmoothL1Loss", "Unpooling", "Upsample",
+        "AnnotatedData", "Axpy", "BN", "BoxAnnotatorOHEM", "CTCGreedyDecoder", "CTCLoss",
+        "CenterLoss", "ContinuationIndicator", "ConvolutionDepthwise", "CtcLoss", "DenseImageData",
+        "DepthwiseConvolution", "DetectionOutput", "Flip", "GroupNorm", "HSigmoid", "HSwish",
+        "ImageLabelmapData", "ImageSegData", "Interp", "L1Loss", "LayerNorm", "MatMul", "Mish",
+        "MultiBoxLoss", "Normalize", "PSROIPooling", "Permute", "PriorBox", "Proposal", "ROIAlign",
+        "ROIPooling", "ReLU6", "RegionLoss", "Reorg", "ShuffleChannel", "SmoothL1Loss",
+        "SmoothL1LossOHEM", "SoftmaxWithFocalLoss", "SoftmaxWithLossOHEM", "SpatialDropout",
+        "TripletLoss", "Unpooling", "Upsample", "WarpCTC", "WarpCTCLoss",
     }
 )  # fmt: skip
 
