@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 NEVER = -1e30  # the logarithm of 0, finite so that differences of it are numbers
 
@@ -16,9 +17,9 @@ class Sequences(NamedTuple):
     """A batch of label sequences: `labels` (N x L) of which `counts` (N) are there, for scores of
     which `lengths` (N) moments are there; all on the host."""
 
-    labels: np.ndarray[Any, np.dtype[np.int64]]
-    counts: np.ndarray[Any, np.dtype[np.int64]]
-    lengths: np.ndarray[Any, np.dtype[np.int64]]
+    labels: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
 
 
 def align(xp: Any, log_probs: Any, batch: Sequences, blank: int) -> tuple[Any, Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..backend.blob import Blob
 from ..backend.tensor import on_host
@@ -60,7 +62,7 @@ class CTCGreedyDecoder(Layer):
         if self.param.ctc_decoder_param.ctc_merge_repeated:
             said[1:] &= best[1:] != best[:-1]
         if len(bottom) > 1:
-            said &= np.arange(times)[:, None] < running(self, bottom[1], times, num)
+            said &= np.arange(times)[:, None] < running(bottom[1], times, num)
         read = np.full((times, num), NOTHING)
         moment, sample = np.nonzero(said)
         read[said.cumsum(axis=0)[moment, sample] - 1, sample] = best[moment, sample]
@@ -79,7 +81,7 @@ class CTCGreedyDecoder(Layer):
         return False
 
 
-def _error(read: np.ndarray, labels: np.ndarray) -> float:
+def _error(read: NDArray[Any], labels: NDArray[Any]) -> float:
     """Edit distance of two sequences, each ended by its first negative number, over the length of
     the longer one."""
     read, labels = (seq[: int(np.append(seq < 0, True).argmax())] for seq in (read, labels))

@@ -6,8 +6,10 @@ Four names of one loss, which read their labels as the forks that they come from
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..backend.blob import Blob
 from ..backend.tensor import on_host
@@ -23,10 +25,11 @@ def check_scores(layer: Layer, scores: Blob) -> tuple[int, int, int]:
     return shape[0], shape[1], shape[2]
 
 
-def running(layer: Layer, blob: Blob, times: int, num: int) -> np.ndarray[tuple[int], np.dtype]:
+def running(blob: Blob, times: int, num: int) -> NDArray[np.int64]:
     """How long each sequence is, by indicators (time x batch) that are 0 where one begins."""
-    starts = on_host(blob.data).reshape(times, num)[1:] == 0
-    return np.where(starts.any(axis=0), starts.argmax(axis=0) + 1, times)
+    starts = on_host(blob.data).reshape(times, num) == 0
+    starts[0] = False  # where all begin
+    return np.where(starts.any(axis=0), starts.argmax(axis=0), times).astype(np.int64)
 
 
 class Alignment(Loss):
@@ -68,8 +71,8 @@ class Alignment(Loss):
         return Sequences(labels, counts, np.full(num, times))
 
     def whole(
-        self, labels: np.ndarray[tuple[int], np.dtype], classes: int, sample: int, blob: Blob
-    ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        self, labels: NDArray[Any], classes: int, sample: int, blob: Blob
+    ) -> NDArray[np.int64]:
         """Labels as integers, or the named error."""
         wrong = ~((labels >= 0) & (labels < classes) & (labels % 1 == 0)) | (labels == self._blank)
         if wrong.any():
@@ -164,7 +167,7 @@ class CTCLoss(Alignment):
         times, num, classes = bottom[0].shape[:3]
         given = on_host(bottom[-1].data).reshape(-1, num).T
         if len(bottom) == 3:
-            lengths = running(self, bottom[1], times, num)
+            lengths = running(bottom[1], times, num)
             ended = given < 0
             counts = np.where(ended.any(axis=1), ended.argmax(axis=1), given.shape[1])
         else:
@@ -178,10 +181,10 @@ class CTCLoss(Alignment):
         return self._collapsed(Sequences(labels, counts, lengths))
 
     @staticmethod
-    def _lengths(blob: Blob) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def _lengths(blob: Blob) -> NDArray[np.int64]:
         return on_host(blob.data).reshape(-1).astype(np.int64)
 
-    def _check_lengths(self, lengths: np.ndarray, most: int, blob: Blob) -> None:
+    def _check_lengths(self, lengths: NDArray[np.int64], most: int, blob: Blob) -> None:
         if ((lengths < 0) | (lengths > most)).any():
             self.fail(f'"{blob.name}" must hold lengths from 0 to {most}, got {lengths.tolist()}')
 

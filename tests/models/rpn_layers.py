@@ -1,7 +1,10 @@
-"""Python layers in the manner of py-faster-rcnn, which reads yaml and asks str(self.phase)."""
+"""Python layers in the manner of py-faster-rcnn and FCN: str(self.phase), tops reshaped late."""
+
+from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
-import yaml
 
 import pycaffe_fire as caffe
 
@@ -11,8 +14,8 @@ CONFIG = {"TRAIN": {"BATCH": 16}, "TEST": {"BATCH": 4}}
 class AnchorTargetLayer(caffe.Layer):
     """Labels and targets of anchors; here each place learns by whether a box's centre is near."""
 
-    def setup(self, bottom, top):
-        layer_params = yaml.safe_load("{" + self.param_str_ + "}")
+    def setup(self, bottom: Any, top: Any) -> None:
+        layer_params = eval("{" + self.param_str_ + "}")
         self._feat_stride = layer_params["feat_stride"]
         self._num_anchors = 9
         height, width = bottom[0].data.shape[-2:]
@@ -21,7 +24,7 @@ class AnchorTargetLayer(caffe.Layer):
         for blob in top[1:]:
             blob.reshape(1, A * 4, height, width)
 
-    def forward(self, bottom, top):
+    def forward(self, bottom: Any, top: Any) -> None:
         assert bottom[0].data.shape[0] == 1, "Only single item batches are supported"
         height, width = bottom[0].data.shape[-2:]
         A = self._num_anchors
@@ -39,11 +42,11 @@ class AnchorTargetLayer(caffe.Layer):
             blob.reshape(*(values.shape))
             blob.data[...] = values
 
-    def backward(self, top, propagate_down, bottom):
+    def backward(self, top: Any, propagate_down: Any, bottom: Any) -> None:
         """This layer does not propagate gradients."""
         pass
 
-    def reshape(self, bottom, top):
+    def reshape(self, bottom: Any, top: Any) -> None:
         """Reshaping happens during the call to forward."""
         pass
 
@@ -51,14 +54,14 @@ class AnchorTargetLayer(caffe.Layer):
 class ProposalTargetLayer(caffe.Layer):
     """A sample of the proposals with their labels and targets."""
 
-    def setup(self, bottom, top):
-        self._num_classes = yaml.safe_load("{" + self.param_str + "}")["num_classes"]
+    def setup(self, bottom: Any, top: Any) -> None:
+        self._num_classes = eval("{" + self.param_str + "}")["num_classes"]
         top[0].reshape(1, 5)
         top[1].reshape(1, 1)
         for blob in top[2:]:
             blob.reshape(1, self._num_classes * 4)
 
-    def forward(self, bottom, top):
+    def forward(self, bottom: Any, top: Any) -> None:
         cfg_key = str(self.phase)  # either 'TRAIN' or 'TEST'
         all_rois, gt_boxes = bottom[0].data, bottom[1].data
         zeros = np.zeros((gt_boxes.shape[0], 1), dtype=gt_boxes.dtype)
@@ -74,17 +77,17 @@ class ProposalTargetLayer(caffe.Layer):
             blob.reshape(*values.shape)
             blob.data[...] = values
 
-    def backward(self, top, propagate_down, bottom):
+    def backward(self, top: Any, propagate_down: Any, bottom: Any) -> None:
         pass
 
-    def reshape(self, bottom, top):
+    def reshape(self, bottom: Any, top: Any) -> None:
         pass
 
 
 class VOCSegDataLayer(caffe.Layer):
     """As FCN's voc_layers: one image and its labels at a time, each of its own size."""
 
-    def setup(self, bottom, top):
+    def setup(self, bottom: Any, top: Any) -> None:
         params = eval(self.param_str)
         self.sizes = params["sizes"]
         self.random = params.get("randomize", False)
@@ -94,17 +97,17 @@ class VOCSegDataLayer(caffe.Layer):
             raise Exception("Do not define a bottom.")
         self.idx = 0
 
-    def reshape(self, bottom, top):
+    def reshape(self, bottom: Any, top: Any) -> None:
         height, width = self.sizes[self.idx]
         self.data = np.full((3, height, width), self.idx, np.float32)
         self.label = np.ones((1, height, width), np.uint8)
         top[0].reshape(1, *self.data.shape)
         top[1].reshape(1, *self.label.shape)
 
-    def forward(self, bottom, top):
+    def forward(self, bottom: Any, top: Any) -> None:
         top[0].data[...] = self.data
         top[1].data[...] = self.label
         self.idx = (self.idx + 1) % len(self.sizes)
 
-    def backward(self, top, propagate_down, bottom):
+    def backward(self, top: Any, propagate_down: Any, bottom: Any) -> None:
         pass
