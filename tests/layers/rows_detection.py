@@ -143,7 +143,7 @@ ROWS = [
          shapes=((1, 4, 3, 4), (1, 8, 3, 4), (1, 3)),
          fill=("unit", lambda rng, shape: 0.3 * rng.normal(size=shape),
                fixed(np.array([40.0, 60, 1]))), gradients=(), batch=(), tops=2,
-         bad=(Bad("must be positive", PROPOSAL % "feat_stride: 0"),
+         bad=(Bad("must be positive", PROPOSAL % "scale: 0"),
               Bad("topn must be at least 1, got 6000 and 0", PROPOSAL % "post_nms_topn: 0"),
               Bad("for each of 2 anchors, got", shapes=((1, 2, 3, 4), (1, 8, 3, 4), (1, 3))),
               Bad("for each of 2 anchors, got", shapes=((1, 4, 3, 4), (1, 8, 3, 3), (1, 3))),

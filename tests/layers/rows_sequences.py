@@ -65,6 +65,8 @@ ROWS = [
          bad=(Bad("a length per sample \\(2\\)", shapes=((8, 2, 5), (3,), (2,), (4, 2))),
               Bad("lengths from 0 to 8, got \\[9, 9\\]",
                   fill=("normal", same(9), counts, in_time)))),
+    Case("warp ctc loss", "WarpCTCLoss", "ctc_loss_param { blank_index: 0 }",
+         shapes=((5, 2, 4), (2, 3)), fill=("normal", labels), gradients=(0,), batch=()),
     Case("ctc of two bottoms", "CtcLoss", "ctc_loss_param { blank_label: 0 alphabet_size: 5 }",
          shapes=((7, 3, 5), (3, 4)), fill=("normal", labels), gradients=(0,), batch=()),
     Case("greedy decoder", "CTCGreedyDecoder", "ctc_decoder_param { blank_index: 0 }",
