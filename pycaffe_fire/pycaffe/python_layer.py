@@ -224,7 +224,8 @@ class Python(Layer):
 
     def _announce(self, top: Sequence[Blob]) -> None:
         """Shape the tops as rank 0 says that the first batch will be."""
-        assert self.context.feeds is not None
+        if self.context.feeds is None:
+            self.fail("its data is read for all leaves of a batch together, which a solver does")
         shapes = None
         if self._reads:
             self._call("reshape", [], self._faces(self._read))

@@ -214,8 +214,8 @@ def test_a_source_of_data_and_its_methods() -> None:
         source.no_such  # noqa: B018
 
 
-def test_a_source_of_data_cannot_feed_leaves() -> None:
-    with pytest.raises(LayerError, match="all 4 leaves of a batch would get the same"):
+def test_a_source_of_data_feeds_leaves_only_in_training() -> None:
+    with pytest.raises(LayerError, match="for all leaves of a batch together, which a solver does"):
         net(layer("Source", ends='top: "y"'), context=Context(leaves=4))
 
 

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 LAB = os.environ.get("FIRELAB", "firelab")  # another name makes another lab
 SWITCH, HOST = f"{LAB}-switch", f"{LAB}-host"
@@ -147,6 +148,11 @@ def cut(host: int) -> None:
     _inside(SWITCH, "ip", "link", "set", f"port{host}", "down")
 
 
+def processes(host: int) -> list[int]:
+    """What runs on a host."""
+    return [int(pid) for pid in _ip("netns", "pids", f"{HOST}{host}").split()]
+
+
 def _namespaces() -> list[str]:
     names = [line.split()[0] for line in _ip("netns", "list").splitlines() if line]
     return [name for name in names if name == SWITCH or name.startswith(HOST)]
@@ -192,23 +198,32 @@ def _run(options: argparse.Namespace) -> int:
 
 def job(command: list[str], ranks: int | None = None, place: str = "round-robin") -> int:
     """Run a command as one MPI job, its ranks on the hosts in turn or in blocks: its status."""
+    return launch(_mpi_command(command, ranks, place))
+
+
+def job_output(command: list[str], ranks: int | None, place: str) -> str:
+    """What the ranks of such a job print; a LabError if it fails."""
+    done = subprocess.run(
+        _on_switch(_mpi_command(command, ranks, place)), env={**os.environ, **environment()},
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    if done.returncode:
+        raise LabError(f"the job ended with status {done.returncode}")
+    return done.stdout
+
+
+def _mpi_command(command: list[str], ranks: int | None, place: str) -> list[str]:
     hosts = host_count()
     ranks = ranks or hosts
     each = 1 if place == "round-robin" or not hosts else -(-ranks // hosts)
     addresses = ",".join(f"{NETWORK}.{i + 1}" for i in range(hosts))
     placement = ["-hosts", addresses, "-ppn", str(each), "-n", str(ranks)]
-    return launch([_mpiexec(), *placement, *command])
+    return [_mpiexec(), *placement, *command]
 
 
 def launch(command: list[str]) -> int:
     """Run a command on the switch, where mpiexec finds the hosts; returns its status."""
-    if not host_count():
-        raise LabError("there are no hosts: netlab.py up N, or give run --hosts N")
-    process = subprocess.Popen(
-        ["ip", "netns", "exec", SWITCH, "unshare", "--uts", "/bin/sh", "-c",
-         f'hostname {NETWORK}.{CONTROLLER}; exec "$@"', "sh", *command],
-        env={**os.environ, **environment()},
-    )  # fmt: skip
+    process = start(command)
     try:
         return process.wait()
     except BaseException:
@@ -219,6 +234,20 @@ def launch(command: list[str]) -> int:
         raise
     finally:
         time.sleep(0.2)  # the proxies of mpiexec leave after it
+
+
+def start(command: list[str], **how: Any) -> subprocess.Popen[bytes]:
+    """Start a command on the switch; `how` is said to Popen."""
+    if not host_count():
+        raise LabError("there are no hosts: netlab.py up N, or give run --hosts N")
+    return subprocess.Popen(_on_switch(command), env={**os.environ, **environment()}, **how)
+
+
+def _on_switch(command: list[str]) -> list[str]:
+    """A command where the switch is, under the name by which hosts reach it."""
+    named = f'hostname {NETWORK}.{CONTROLLER}; exec "$@"'
+    inside = ["ip", "netns", "exec", SWITCH, "unshare", "--uts"]
+    return [*inside, "/bin/sh", "-c", named, "sh", *command]
 
 
 def environment() -> dict[str, str]:
