@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -66,11 +67,10 @@ def test_stop_names_the_layer_and_leaves_the_weights_alone(
     before = weights(solver)
     with pytest.raises(SolverError) as told:
         solver.step(1)
-    # Not the loss: ReLU and pooling lose the NaN on its way up.
-    assert str(told.value).startswith(
-        'iteration 2: gradients are not finite, first seen in layer "data" (HDF5Data), top blob '
-        '"data"'
-    )
+    # Only on some backends the loss: oneDNN's ReLU loses the NaN on its way up.
+    where = 'first seen in layer "data" (HDF5Data), top blob "data"'
+    bad = "(gradients are not finite|the loss is nan)"
+    assert re.match(f"iteration 2: {bad}, {re.escape(where)}", str(told.value))
     if leaves > 1:
         assert ", leaf 0" in str(told.value) or ", leaf 1" in str(told.value)
     assert same_bits(weights(solver), before)
