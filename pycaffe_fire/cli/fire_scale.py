@@ -200,10 +200,10 @@ def _network(options: argparse.Namespace) -> Network | None:
             f"measure the one in between; known networks: {', '.join(NETWORKS)}"
         )
     else:
-        network = measure_network(comm)
+        network = measure_network(comm, options.per_host)
     network = replace(
         network, per_message=options.message_cost * 1e-6, per_host=options.per_host,
-        inner=NETWORKS[options.inner] if options.inner else None,
+        inner=NETWORKS[options.inner] if options.inner else network.inner,
     )  # fmt: skip
     return network if comm is None or comm.Get_rank() == 0 else None
 
@@ -219,7 +219,7 @@ def _sources(options: argparse.Namespace) -> Sources:
         per_pass="measured" if measured else "given" if options.seconds_per_pass else "assumed",
         sums="given" if options.sum_rate else "measured" if measured else "assumed",
         network=network,
-        inner="nominal",
+        inner="nominal" if options.inner else network,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -134,13 +134,28 @@ def measure_sums(backend: Backend | None = None) -> float:
 # The network.
 
 
-def measure_network(comm: Any) -> Network:
-    """Latency and bandwidth of one pair of ranks, and bandwidth while all pairs talk both ways."""
-    rank, peer = comm.Get_rank(), comm.Get_rank() ^ 1
-    paired = peer < comm.Get_size()
-    latency = _slowest(comm, _ping(comm, peer) if rank < 2 else 0.0)
-    one_way = _bandwidth(comm, peer, rank < 2, both_ways=False)
-    both_ways = _bandwidth(comm, peer, paired, both_ways=True)
+def measure_network(comm: Any, per_host: int = 1) -> Network:
+    """Latency and bandwidth of one pair of ranks, and bandwidth while all pairs talk both ways.
+
+    With `per_host` ranks (a power of two) on each host, in blocks: between hosts, whose ranks then
+    share a link, and within them.
+    """
+    if per_host > comm.Get_size() // 2 or per_host & (per_host - 1):
+        raise SolverError(
+            f"{comm.Get_size()} ranks, {per_host} on each host: measuring needs two hosts, with a "
+            f"power of two of ranks each"
+        )
+    network = replace(_measure_pairs(comm, per_host), per_host=per_host)
+    return network if per_host == 1 else replace(network, inner=_measure_pairs(comm, 1))
+
+
+def _measure_pairs(comm: Any, distance: int) -> Network:
+    """Between ranks so far apart; as many pairs share a link."""
+    rank, peer = comm.Get_rank(), comm.Get_rank() ^ distance
+    first, paired = rank in (0, distance), peer < comm.Get_size()
+    latency = _slowest(comm, _ping(comm, peer) if first else 0.0)
+    one_way = _bandwidth(comm, peer, first, both_ways=False)
+    both_ways = distance * _bandwidth(comm, peer, paired, both_ways=True)
     return Network("measured", latency, one_way, min(one_way, both_ways))
 
 

@@ -21,6 +21,7 @@ from pycaffe_fire.parallel.cost import (
     predict_paper,
     scaling,
 )
+from pycaffe_fire.parallel.measure import measure_network
 
 WIRE = Network("wire", 0.0, 1e8)
 ADDS_FREE = Profile("net", 1e8, 0.01, sum_rate=math.inf)
@@ -181,3 +182,16 @@ def test_the_papers_hours_within_7_percent(row: PaperRow) -> None:
 def test_the_papers_headline_speedups_within_5_percent(row: PaperRow) -> None:
     _, speedup = predict_paper(row)
     assert speedup == pytest.approx(row.speedup, rel=0.05)
+
+
+class TwoRanks:
+    """As much of an MPI communicator as is looked at before anything is sent."""
+
+    def Get_size(self) -> int:
+        return 2
+
+
+@pytest.mark.parametrize("per_host", [2, 3])
+def test_two_levels_are_measured_between_two_hosts_at_least(per_host: int) -> None:
+    with pytest.raises(SolverError, match="measuring needs two hosts"):
+        measure_network(TwoRanks(), per_host)

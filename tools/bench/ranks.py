@@ -29,7 +29,10 @@ def run_ranks(
     )
 
 
-def run_hosts(script: str, hosts: int, mbit: float, arguments: Sequence[str]) -> int:
-    """A script as one rank on each of some emulated hosts; needs root."""
-    lab = [sys.executable, str(NETLAB), "run", "--hosts", str(hosts), "--mbit", f"{mbit:g}", "--"]
+def run_hosts(
+    script: str, hosts: int, mbit: float, arguments: Sequence[str], per_host: int = 1
+) -> int:
+    """A script as the ranks of a job on emulated hosts; needs root."""
+    lab = [sys.executable, str(NETLAB), "run", "--hosts", str(hosts), "--mbit", f"{mbit:g}"]
+    lab += ["-n", str(hosts * per_host), "--place", "blocks", "--"]
     return subprocess.run([*lab, sys.executable, script, *arguments]).returncode

@@ -1,7 +1,8 @@
 """The cost model against real messages: predicted and measured iterations on emulated hosts.
 
 python tools/bench/scaling.py                     on 8 emulated hosts at 1 Gbit/s (needs root)
-python tools/bench/scaling.py --hosts 4 --mbit 500
+python tools/bench/scaling.py --hosts 32          links of 250 Mbit/s: two cores drive no more
+python tools/bench/scaling.py --hosts 16 --per-host 2
 mpiexec -n 2 python tools/bench/scaling.py --compute 0.5    or as you start it yourself
 
 The hosts share this machine's cores, so compute is slept, not done: what is checked is the model of
@@ -30,6 +31,7 @@ from pycaffe_fire.parallel.tree import Node
 from pycaffe_fire.report.scaling import describe_network
 
 TOLERANCE = 0.15
+ALL_LINKS = 8000  # Mbit/s: what two cores can drive in all
 
 
 class Iterations:
@@ -73,9 +75,9 @@ def _sleep_until(moment: float) -> None:
     time.sleep(max(0.0, moment - time.perf_counter()))
 
 
-def check(comm: Any, profile: Profile, repeat: int) -> bool:
+def check(comm: Any, profile: Profile, repeat: int, per_host: int) -> bool:
     """Print the table on rank 0; true if every prediction is within the tolerance."""
-    network = measure_network(comm)
+    network = measure_network(comm, per_host)
     loops = {name: Iterations(comm, name, profile) for name in ALGORITHMS}
     cases = [(name, overlap) for overlap in (False, True) for name in ALGORITHMS]
     seconds: dict[tuple[str, bool], list[float]] = {case: [] for case in cases}
@@ -88,7 +90,8 @@ def check(comm: Any, profile: Profile, repeat: int) -> bool:
         loop.close()
     lines = [
         f"{comm.size} ranks, {profile.gradient_bytes / 1e6:g} MB of gradients, "
-        f"{profile.compute(1):g} s of compute; {describe_network(network)}",
+        f"{profile.compute(1):g} s of compute; {describe_network(network)}"
+        + (f"; within a host {describe_network(network.inner)}" if network.inner else ""),
         f"{'iteration, s':<24}{'predicted':>10}{'measured':>10}{'off by':>8}",
     ]
     worst = 0.0
@@ -110,21 +113,28 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--megabytes", type=float, default=53.5, help="default: GoogLeNet's 53.5")
+    parser.add_argument(
+        "--megabytes", type=float, help="default: GoogLeNet's 53.5 at 1 Gbit/s, in proportion"
+    )
     parser.add_argument("--compute", type=float, default=1.0, metavar="S", help="per iteration")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--hosts", type=int, default=8, metavar="N", help="emulated ones")
-    parser.add_argument("--mbit", type=float, default=1000, help="rate of each host's link")
+    parser.add_argument(
+        "--mbit", type=float, help=f"rate of each host's link (default: {ALL_LINKS} / hosts)"
+    )
+    parser.add_argument("--per-host", type=int, default=1, metavar="G", help="ranks on each")
     given = sys.argv[1:] if arguments is None else arguments
     options = parser.parse_args(given)
+    mbit = options.mbit or min(1000, ALL_LINKS / options.hosts)
+    megabytes = options.megabytes or 53.5 * mbit / 1000
     if ranks_started() == 1:
-        flags = without_flags(given, ("--hosts", "--mbit"))
-        return run_hosts(__file__, options.hosts, options.mbit, flags)
+        flags = [*without_flags(given, ("--mbit",)), "--mbit", f"{mbit:g}"]
+        return run_hosts(__file__, options.hosts, mbit, flags, options.per_host)
     from mpi4py import MPI
 
     sums = max(MPI.COMM_WORLD.allgather(measure_sums()))
-    profile = Profile("made up", options.megabytes * 1e6, options.compute, sum_rate=sums)
-    return 0 if check(MPI.COMM_WORLD, profile, options.repeat) else 1
+    profile = Profile("made up", megabytes * 1e6, options.compute, sum_rate=sums)
+    return 0 if check(MPI.COMM_WORLD, profile, options.repeat, options.per_host) else 1
 
 
 if __name__ == "__main__":
