@@ -38,7 +38,7 @@ def record_tables(run: Run) -> Iterator[Table]:
         ("computed by", started["backend"]),
         ("processor", f"{machine['processor']}, {machine['cores']} cores used"),
         ("memory", mebibytes(machine["memory_bytes"])),
-        *_hosts(started),
+        ("hosts", _hosts(started)),
         ("ranks", f"{started['ranks']} ({started['communicator']})"),
         ("interconnect", _interconnect(started)),
         ("leaves of the batch", str(started["leaves"])),
@@ -97,22 +97,18 @@ def _crops(transform: str, training: bool) -> str:
     return f"one random crop of {size}{mirrored}" if training else f"one centre crop ({size})"
 
 
-def _hosts(started: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """All hosts of the job; like ones are counted."""
+def _hosts(started: Mapping[str, Any]) -> str:
+    """All hosts of the job and their devices; what is alike is said once."""
     alike: dict[str, list[str]] = {}
     for host in (started.get("job") or {}).get("hosts", []):
-        ranks = f"{host['ranks']} rank{'s' * (host['ranks'] > 1)}"
+        ranks = f"{host['ranks']} rank{'s' * (host['ranks'] > 1)} each"
         text = (
-            f"{ranks}: {'; '.join(host['devices'])}; {host['processor']}, {host['cores']} cores, "
-            f"{mebibytes(host['memory_bytes'])}"
+            f"{ranks} ({'; '.join(host['devices'])}; {host['processor']}, {host['cores']} cores, "
+            f"{mebibytes(host['memory_bytes'])})"
         )
         alike.setdefault(text, []).append(host["name"])
-    return [
-        (f"{len(names)} host{'s' * (len(names) > 1)}", f"{', '.join(names)}, each {text}")
-        if len(names) > 1
-        else ("host", f"{names[0]}, {text}")
-        for text, names in alike.items()
-    ]
+    groups = (f"{', '.join(names)}, {text}" for text, names in alike.items())
+    return "; ".join(groups) or started["hardware"]["host"]
 
 
 def _interconnect(started: Mapping[str, Any]) -> str:

@@ -63,7 +63,7 @@ def test_a_slow_rank_is_seen_in_times_trace_and_page(folder: Path) -> None:  # n
     assert re.search(rf"Interconnect: {link} \(ranks 0 and 1\)", output)
     tables = {title: dict(rows) for title, rows in record_tables(read_run(str(log)))}
     assert re.fullmatch(link, tables["Hardware and software"]["interconnect"])
-    assert "2 ranks: " in tables["Hardware and software"]["host"]
+    assert ", 2 ranks each (" in tables["Hardware and software"]["hosts"]
     assert 'type: "' in tables["Hyperparameters"]["initialisation"]
 
     # The log and the page: the same in one iteration.
