@@ -27,10 +27,15 @@ from .tree import Node, PartialSums, check_leaves, runs
 T = TypeVar("T")
 
 
-def own_parts(communicator: Communicator, backend: Backend, leaves: int) -> list[range]:
-    """This rank's leaves, as runs for nets that compute side by side."""
+def own_parts(
+    communicator: Communicator, backend: Backend, leaves: int, in_step: bool
+) -> list[range]:
+    """This rank's leaves, as runs for nets that compute side by side: one each if all leaves go
+    `in_step`, because layers sum over them in the middle of a pass."""  # fmt: skip
     own = communicator.own_leaves(leaves)
-    return runs(own, backend.threads) if leaves > 1 else [own]
+    if leaves == 1:
+        return [own]
+    return runs(own, len(own) if in_step else backend.threads)
 
 
 MakeNet = Callable[[Backend, Context, "Net | None"], Net]
@@ -60,16 +65,14 @@ class Leaves:
         self, make_net: MakeNet, backend: Backend, communicator: Communicator, leaves: int,
         start: Context, in_step: bool = False,
     ) -> None:  # fmt: skip
-        """`in_step` where layers sum over all leaves in the middle of a pass."""
         check_leaves(leaves)
         communicator = adapted(communicator, backend)
         self.count, self.iter_size, self.communicator = leaves, start.iter_size, communicator
         self.backend = backend
-        parts = own_parts(communicator, backend, leaves)
+        parts = own_parts(communicator, backend, leaves, in_step)
         self._lockstep: Lockstep | None = None
         if in_step and leaves > 1:
             own = communicator.own_leaves(leaves)
-            parts = runs(own, len(own))
             self._lockstep = Lockstep(communicator.another(), own, leaves)
             start = replace(start, lockstep=self._lockstep)
         self._feeding = Feeding(communicator, leaves)

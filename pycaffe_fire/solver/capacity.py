@@ -17,11 +17,13 @@ from ..layers.feed import DEPTH, Feed
 from ..net import Net
 from ..net.gradient_arena import planned_elements
 from ..net.summary import BYTES
+from ..parallel.feeding import Feeding
 from ..parallel.leaves import own_parts
 from ..schema.proto import SolverParameter
 from .nets import find_test_nets, find_train_net
 from .options import SolverOptions, net_context, net_state
 from .rules import RULES
+from .statistics import spans_leaves
 
 
 @dataclass(frozen=True)
@@ -109,11 +111,13 @@ def _way_out(need: Need, free: int, batch: int) -> str:
 def planned(param: SolverParameter, options: SolverOptions) -> tuple[Net, Need]:
     """A solver's training net without a solver, and what training it on one rank would take."""
     backend, leaves = options.backend, options.leaves
-    parts = own_parts(options.communicator, backend, leaves)
     train = find_train_net(param, net_state(options))
+    parts = own_parts(options.communicator, backend, leaves, spans_leaves(train.param))
+    context = net_context(options, param.iter_size).on_leaves(parts[0], leaves)
+    context.feeds = Feeding(options.communicator, leaves)
     net = Net(
         train.param, backend if leaves == 1 else backend.another(1),
-        net_context(options, param.iter_size).on_leaves(parts[0], leaves), source=train.path,
+        context, source=train.path,
     )  # fmt: skip
     tests = [
         Net(found.param, backend, net_context(options), net, found.path)

@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 
 import pycaffe_fire as caffe
+from pycaffe_fire import schema
+from pycaffe_fire.backend import cpu_backend
 from pycaffe_fire.errors import FireError
+from pycaffe_fire.solver.capacity import planned
+from pycaffe_fire.solver.options import SolverOptions
 from tests.parallel.test_jobs import start, write
 from tests.solver.solver_cases import SGD, make, same_bits, weights
 
@@ -139,3 +143,10 @@ def test_single_samples_are_a_pass_for_every_leaf() -> None:
 def test_a_batch_that_cannot_be_cut_is_refused() -> None:
     with pytest.raises(FireError, match='"data".*batch of 4 cannot be cut into 3 equal leaves'):
         trained(3)
+
+
+def test_a_summary_needs_no_solver() -> None:
+    param = schema.parse_text(SGD, schema.SolverParameter())
+    param.net_param.CopyFrom(schema.parse_text(NET, schema.NetParameter()))
+    net, _ = planned(param, SolverOptions(cpu_backend(1), 0, leaves=2))
+    assert net.blobs["data"].shape == (2, 2)
