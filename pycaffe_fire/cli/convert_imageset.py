@@ -23,8 +23,14 @@ COMMANDS = """
 
 def _parser() -> FlagParser:
     parser = FlagParser("convert_imageset", COMMANDS)
+    add_image_set_flags(parser, 'lines "path label"')
+    return parser
+
+
+def add_image_set_flags(parser: FlagParser, lines: str) -> None:
+    """What convert_annoset takes, too; `lines` are those of its list."""
     parser.add_argument("root", metavar="ROOTFOLDER/", help="put in front of the list's paths")
-    parser.add_argument("list_file", metavar="LISTFILE", help='lines "path label"')
+    parser.add_argument("list_file", metavar="LISTFILE", help=lines)
     parser.add_argument("database", metavar="DB_NAME", help="the database to make")
     parser.boolean("gray", "read images as grey")
     parser.boolean("shuffle", "write in random order (the same one every time)")
@@ -45,14 +51,18 @@ def _parser() -> FlagParser:
         "--policy", choices=(FAIL, SKIP), default=FAIL,
         help="on an image that cannot be read (default: fail)",
     )  # fmt: skip
-    return parser
+
+
+def report(database: str, wanted: ImageSet) -> None:
+    """Convert, and say what was made."""
+    count, skipped = wanted.convert()
+    left_out = f", {skipped:,} skipped" if skipped else ""
+    print(f"{database}: {count:,} images{left_out}")
 
 
 def _convert(options: argparse.Namespace) -> None:
     wanted = ImageSet(**{field.name: getattr(options, field.name) for field in fields(ImageSet)})
-    count, skipped = wanted.convert()
-    left_out = f", {skipped:,} skipped" if skipped else ""
-    print(f"{options.database}: {count:,} images{left_out}")
+    report(options.database, wanted)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -6,12 +6,12 @@ import gzip
 import logging
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from ..errors import DataError
 from .bad_records import FAIL, check_policy
 from .datum import encode_datum, image_datum
 from .image import encode_image, is_file_of_kind, max_pixels, read_bytes, read_image
-from .image_list import Entry, read_list
+from .image_list import read_list
 from .resize import resize
 from .work import ordered, progress
 from .writer import DatabaseWriter
@@ -30,6 +30,13 @@ log = logging.getLogger("pycaffe_fire")
 
 _SHUFFLE_KEY = random.key(1, "convert_imageset")
 _PAIRS_KEY = random.key(1, "convert_mnist_siamese_data")
+
+
+class Listed(Protocol):
+    """A line of a list that begins with the path of an image."""
+
+    @property
+    def path(self) -> str: ...
 
 
 @dataclass
@@ -53,7 +60,7 @@ class ImageSet:
     def convert(self) -> tuple[int, int]:
         """Write the database; returns how many images it holds and how many were skipped."""
         check_policy(self.policy)
-        entries = read_list(self.list_file)
+        entries = self._entries()
         if self.shuffle:
             words = random.bits(_SHUFFLE_KEY, 0, 0, len(entries))
             entries = [entries[i] for i in np.argsort(words, kind="stable")]
@@ -80,10 +87,18 @@ class ImageSet:
                 raise DataError(f"{self.list_file}: none of its {skipped:,} images can be used")
         return len(entries) - skipped, skipped
 
-    def _record(self, entry: Entry) -> tuple[bytes, int] | DataError:
-        """A Datum and the size of its data; an error only where those are skipped."""
+    def _entries(self) -> Sequence[Listed]:
+        """The lines of the list, in its order."""
+        return read_list(self.list_file)
+
+    def _converted(self, entry: Any) -> tuple[bytes, int]:
+        """The record of an entry, and the size of its data."""
+        return self._datum(self.root + entry.path, entry.label)
+
+    def _record(self, entry: Listed) -> tuple[bytes, int] | DataError:
+        """What `_converted` makes; an error only where those are skipped."""
         try:
-            return self._datum(self.root + entry.path, entry.label)
+            return self._converted(entry)
         except DataError as error:
             if self.policy != FAIL:
                 return error
@@ -92,16 +107,23 @@ class ImageSet:
                 hint = f'"{self.root}" is put in front as it is: does it miss a slash at its end?'
             raise DataError(f"{error} ({hint})") from None
 
-    def _datum(self, path: str, label: int) -> tuple[bytes, int]:
+    def _resizes(self) -> bool:
+        """Are images to be resized? Then files are never stored as they are."""
+        return bool(self.resize_height and self.resize_width)
+
+    def _size(self, height: int, width: int) -> tuple[int, int]:
+        """What an image of this size is resized to."""
+        return (self.resize_height, self.resize_width) if self._resizes() else (height, width)
+
+    def _datum(self, path: str, label: int | None) -> tuple[bytes, int]:
         data = read_bytes(path)
         image = read_image(path, not self.gray, data)
-        resized = bool(self.resize_height and self.resize_width)
-        if resized:
-            image = resize(image, self.resize_height, self.resize_width)
+        height, width = self._size(*image.shape[1:])
+        image = resize(image, height, width)
         if not self.encoded and not self.encode_type:
             return encode_datum(image, label, encoded=False), image.size
         kind = (self.encode_type or os.path.splitext(path)[1][1:]).lower()
-        if resized or not is_file_of_kind(path, kind):
+        if self._resizes() or not is_file_of_kind(path, kind):
             data = encode_image(image, kind, path)
         return image_datum(data, label), len(data)
 

@@ -116,10 +116,11 @@ def encode_datum(array: NDArray[Any], label: int | None, encoded: bool | None = 
     return b"".join(parts)
 
 
-def image_datum(image: bytes, label: int) -> bytes:
+def image_datum(image: bytes, label: int | None) -> bytes:
     """A Datum of an encoded image, as Caffe writes it: without a shape."""
     head = _number(4 << 3 | _BYTES) + _number(len(image))
-    return b"".join((head, image, _int_field(5, label), _int_field(7, 1)))
+    labelled = b"" if label is None else _int_field(5, label)
+    return b"".join((head, image, labelled, _int_field(7, 1)))
 
 
 def _int_field(field: int, value: int) -> bytes:
