@@ -144,6 +144,15 @@ class LossScale(ABC):
         return None
 
 
+class ImageTransform(ABC):
+    """Caffe's transform of images that are handed over as bytes (data/pixels.py)."""
+
+    @abstractmethod
+    def __call__(self, records: Array, tensor: Tensor) -> None:
+        """Give a tensor (N, C, H, W) the values (pixel - mean) * scale; the host array must stay as
+        it is until finish_uploads."""
+
+
 class Recorder(ABC):
     """Work that a device has recorded once and repeats without being told every step again."""
 
@@ -200,6 +209,24 @@ class ChannelPlan(ABC):
         """Write the input's gradient, add to those of the parameters."""
 
 
+@dataclass(frozen=True)
+class RunningMoments:
+    """Running sums of means and variances, and how much they hold."""
+
+    means: Array
+    variances: Array
+    weight: Array
+    fade: float
+    unbiased: float  # a factor on variances
+
+    def let_in(self, mean: Array, variance: Array) -> None:
+        """They fade, then take in a mean, a variance, and 1."""
+        pairs = ((self.means, mean), (self.variances, self.unbiased * variance), (self.weight, 1))
+        for sums, new in pairs:
+            sums *= self.fade
+            sums += new
+
+
 class NormPlan(ABC):
     """Batch normalisation with its statistics, one number per channel."""
 
@@ -207,8 +234,9 @@ class NormPlan(ABC):
     variance: Tensor
 
     @abstractmethod
-    def forward(self) -> None:
-        """Computes `mean` and `variance` of the batch, or uses them if they are global."""
+    def forward(self, running: RunningMoments | None = None) -> None:
+        """Computes `mean` and `variance` of the batch and lets them into running sums, or uses
+        them if they are global."""
 
     @abstractmethod
     def restore(self) -> None:
@@ -230,6 +258,24 @@ class WeightedPlan(ABC):
     def backward(self, data: bool, weights: bool, bias: bool) -> None: ...
 
 
+@dataclass(frozen=True)
+class LabelLoss:
+    """How predictions are compared with class labels."""
+
+    labels: Blob
+    ignore: int | None  # a label that does not count
+    smoothing: float
+    weights: Array | None  # one for each class
+    normalizer: float | None  # what the sum is divided by; None: the number of labels that count
+    refuse: Callable[[float, int], None]  # raises the error of a wrong label, given its sample
+
+
+class LossPlan(Plan):
+    """A loss; `backward` multiplies by the loss's own gradient."""
+
+    prob: Array  # the probabilities of the last forward
+
+
 class MaskedPlan(ABC):
     """An op whose forward pass draws random numbers."""
 
@@ -248,6 +294,7 @@ class Backend(ABC):
     xp: Any = np
     on_host = True  # can others (an MPI library) read and write its arrays?
     kinds: ClassVar[tuple[str, ...]] = (FLOAT32,)  # ways to store blobs
+    precision = FLOAT32  # one of them, for nets that do not say
     engines: ClassVar[tuple[str, ...]] = ()  # of a layer's `engine` field, that make a difference
 
     def __init__(self, threads: int = 1, dtype: Any = np.float32) -> None:
@@ -287,6 +334,10 @@ class Backend(ABC):
         tensor.bind(values.reshape(-1))
         tensor.fresh = NATIVE
 
+    def image_transform(self, mean: Array, scale: float) -> ImageTransform | None:
+        """For batches that come as bytes, where the device transforms them itself."""
+        return None
+
     def finish_uploads(self) -> None:  # noqa: B027
         """Wait until host arrays given to `upload` may be written again."""
 
@@ -319,6 +370,9 @@ class Backend(ABC):
 
     def write_back(self, mark: int) -> None:  # noqa: B027
         """Store what was written into arrays given out since `mark`; they count no longer."""
+
+    def run_deferred(self) -> None:  # noqa: B027
+        """Do what plans have put off, so that others might do it in passing."""
 
     def wait(self) -> None:  # noqa: B027
         """Until all that was asked of a device is done."""
@@ -455,19 +509,9 @@ class Backend(ABC):
         16 bits."""  # fmt: skip
         raise NotImplementedError  # `kinds` says that this is not called
 
-    @abstractmethod
-    def remember_moments(
-        self,
-        mean: Array,
-        unbiased: float,
-        variance: Array,
-        fade: float,
-        means: Array,
-        variances: Array,
-        weight: Array,
-    ) -> None:
-        """Running averages: the last three fade, then take in a mean, `unbiased` times a variance,
-        and 1."""
+    def softmax_loss(self, x: Blob, loss: Blob, case: LabelLoss) -> LossPlan | None:
+        """The mean over samples of -log softmax(x)[label]; None: array code does it as well."""
+        return None
 
     @abstractmethod
     def sum_of_squares(self, values: Array) -> float:

@@ -11,6 +11,7 @@ from ..errors import BackendError
 from . import cpu_backend
 from .base import Backend
 from .cuda.device import count, probe
+from .tensor import FLOAT32
 
 log = logging.getLogger("pycaffe_fire")
 
@@ -31,6 +32,7 @@ class GpuOptions:
 
     cudnn: bool | None = None  # None: where it loads
     math: str = FP32
+    precision: str = FLOAT32  # of blobs, where the net does not say how they are stored
 
 
 def gpu_backend(device: int | None = None, options: GpuOptions | None = None) -> Backend:
@@ -42,7 +44,7 @@ def gpu_backend(device: int | None = None, options: GpuOptions | None = None) ->
 def _gpu_backend(device: int, options: GpuOptions) -> Backend:
     from .cuda import CudaBackend
 
-    return CudaBackend(device, options.cudnn, options.math == TF32)
+    return CudaBackend(device, options.cudnn, options.math == TF32, options.precision)
 
 
 def _own_device(first: int = 0) -> int:
@@ -62,8 +64,9 @@ def choose_backend(
     this host) or "all"; "auto" is a GPU where one works, and the CPU otherwise, which is said
     at this log level. Processes that are not given a device take them in turn from `first` on."""
     if gpu is None:
-        if options is not None and options.cudnn:
-            raise BackendError("--cudnn needs a GPU: say which, as in --gpu 0")
+        if options is not None and (options.cudnn or options.precision != FLOAT32):
+            flag = "--cudnn" if options.cudnn else f"--precision {options.precision}"
+            raise BackendError(f"{flag} needs a GPU: say which, as in --gpu 0")
         return cpu_backend(threads)
     if gpu == "auto":
         device = _own_device(first)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from math import prod
 from typing import Any
 
@@ -42,13 +42,14 @@ class ImageSource(ABC):
     def __init__(
         self, transformer: Transformer, order: Order, classes: int = 0, policy: str = FAIL
     ) -> None:
-        self._transform = transformer
+        self.transformer = self._transform = transformer
         self._order = order
         self.expect(classes, ())
         self.bad = BadRecords(policy)
         self._shape: tuple[int, int, int] | None = None
         first = int(order.records(range(1), len(self))[0])
         image, _ = self._sample(first, 0)
+        self.has_bytes = image.dtype == np.uint8  # else floats, as far as the first record tells
         channels, height, width = image.shape
         self._shape = transformer.output_shape((channels, height, width), self.where(first))
 
@@ -88,9 +89,24 @@ class ImageSource(ABC):
         """Write the samples' images into `data` (N, C, H, W) and their labels into `label` (N)."""
         if label is None:
             label = np.empty(len(samples), np.float32)
+        self._transform(self._images(samples, label), samples, data)
+
+    def cut(
+        self,
+        samples: range,
+        pixels: NDArray[np.uint8],
+        places: NDArray[np.int32],
+        label: NDArray[np.float32],
+    ) -> None:
+        """The samples cropped only, see Transformer.cut; TypeError: one of them has no bytes."""
+        self._transform.cut(self._images(samples, label), samples, pixels, places)
+
+    def _images(self, samples: range, label: NDArray[np.float32]) -> Iterator[NDArray[Any]]:
+        """The images, one by one, ready for crop and mean; their labels go where they belong."""
         records = self._order.records(samples, len(self)).tolist()
-        found = (self._sample(*pair) for pair in zip(records, samples, strict=True))
-        self._transform(_labelled(found, label), samples, data)
+        for i, pair in enumerate(zip(records, samples, strict=True)):
+            image, label[i] = self._sample(*pair)
+            yield image
 
     def look(self, record: int, sample: int) -> tuple[NDArray[Any], int, Floats]:
         """One record as it is stored, its label, and what a net sees of it as this sample (which
@@ -146,13 +162,6 @@ class ImageSource(ABC):
         return image, label
 
 
-def _labelled(found: Iterable[Sample], label: NDArray[np.float32]) -> Iterator[NDArray[Any]]:
-    """The images, one by one; their labels go where they belong."""
-    for i, (image, value) in enumerate(found):
-        label[i] = value
-        yield image
-
-
 class DatabaseSource(ImageSource):
     """The records of an LMDB or LevelDB; with `cache` they stay in memory once they were read."""
 
@@ -205,17 +214,38 @@ class DatabaseSource(ImageSource):
         self, samples: range, data: NDArray[np.float32], label: NDArray[np.float32]
     ) -> bool:
         """The common case, a batch of raw uint8 images of one shape; False if it is not that."""
+        found = self._find_plain(samples, label)
+        if found is None:
+            return False
+        addresses, _ = found
+        self._transform.transform_pixels(addresses, self._raw_shape, samples, data)
+        return True
+
+    def _images(self, samples: range, label: NDArray[np.float32]) -> Iterator[NDArray[Any]]:
+        found = self._find_plain(samples, label)
+        if found is None:
+            yield from super()._images(samples, label)
+            return
+        size = prod(self._raw_shape)
+        for address, record in zip(*found, strict=True):
+            first = address - record.__array_interface__["data"][0]
+            yield record[first : first + size].reshape(self._raw_shape)
+
+    def _find_plain(
+        self, samples: range, label: NDArray[np.float32]
+    ) -> tuple[NDArray[np.int64], list[NDArray[np.uint8]]] | None:
+        """Where the pixels of a batch of raw uint8 images of one shape are, and the records that
+        hold them; None if it is not that."""
         shape = self._raw_shape
         if compiled.numba is None or not shape[0] or self._transform.augment:
-            return False
+            return None
         kernels = importlib.import_module("pycaffe_fire.data.kernels")
         records = self._order.records(samples, len(self)).tolist()
         buffers = [np.frombuffer(self._record(record), np.uint8) for record in records]
         spans = [(b.__array_interface__["data"][0], len(b)) for b in buffers]
         addresses = np.empty(len(records), np.int64)
         if not kernels.find_pixels(np.array(spans, np.int64), shape, addresses, label):
-            return False
+            return None
         if self._classes and not 0 <= label.min() <= label.max() < self._classes:
-            return False
-        self._transform.transform_pixels(addresses, shape, samples, data)
-        return True
+            return None
+        return addresses, buffers

@@ -46,7 +46,7 @@ class Transformer:
         self.force_color = bool(param.force_color)
         self.force_gray = bool(param.force_gray)
         self._mirror = bool(param.mirror)
-        self._scale = np.float32(param.scale)
+        self.scale = np.float32(param.scale)
         self._mean_values = [float(v) for v in param.mean_value]
         self._mean_file = str(param.mean_file)
         self._train = train
@@ -115,15 +115,31 @@ class Transformer:
         Images are taken one by one, so that a decoded image is still in the cache.
         """
         draws = self._draws(samples).tolist()
-        mean = self._mean_for(out)
+        mean = self.mean_for(out.shape)
         height, width = out.shape[2:]
         for i, image in enumerate(images):
             place = self._place(draws[i], image.shape[1] - height, image.shape[2] - width)
             if compiled.numba is None:
-                _with_numpy(image, place, mean, self._scale, out[i])
+                _with_numpy(image, place, mean, self.scale, out[i])
             else:
                 row = np.array(((*_describe(image), *place),), np.int64)
-                _with_numba(row, mean, self._scale, out[i : i + 1])
+                _with_numba(row, mean, self.scale, out[i : i + 1])
+
+    def cut(
+        self, images: Iterable[NDArray[Any]], samples: range, pixels: NDArray[np.uint8],
+        places: NDArray[np.int32],
+    ) -> None:  # fmt: skip
+        """Only crop 8-bit images, into `pixels` (N, C, H, W); what is left to do is to mirror them
+        and to apply `mean_for` and `scale`, and `places` (N, 3) says where each one was cut: top,
+        left, and whether it is mirrored. Raises TypeError for an image of another kind."""
+        draws = self._draws(samples).tolist()
+        _, _, height, width = pixels.shape
+        for i, image in enumerate(images):
+            if image.dtype != np.uint8:
+                raise TypeError("not 8-bit")
+            down, right = image.shape[1] - height, image.shape[2] - width
+            top, left, _ = places[i] = self._place(draws[i], down, right)
+            pixels[i] = image[:, top : top + height, left : left + width]
 
     def _place(self, draw: list[int], down: int, right: int) -> tuple[int, int, int]:
         """Where the crop begins in an image that is larger by `down` and `right`: row, column;
@@ -172,18 +188,19 @@ class Transformer:
         table[:, 5:7] = draws[:, 1:] * (spare + 1) >> 32 if self._train else spare // 2
         if self._mirror:
             table[:, 7] = draws[:, 0] & 1
-        _with_numba(table, self._mean_for(out), self._scale, out)
+        _with_numba(table, self.mean_for(out.shape), self.scale, out)
 
     @property
     def mean_values(self) -> list[float]:
         """The mean of each channel, or one for all, or none."""
         return self._mean_values
 
-    def _mean_for(self, out: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The mean image, or for values one line (channels, 1, width of the output)."""
+    def mean_for(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        """The mean image, or for values one line (channels, 1, width of the output's shape)."""
         if self._mean is not None:
             return self._mean
-        mean = np.zeros((out.shape[1], 1, out.shape[3]), np.float32)
+        channels, _, width = shape[-3:]
+        mean = np.zeros((channels, 1, width), np.float32)
         if self._mean_values:
             mean[...] = np.array(self._mean_values, np.float32).reshape(-1, 1, 1)
         return mean

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import schema
-from ..backend.base import NormPlan
+from ..backend.base import NormPlan, RunningMoments
 from ..backend.blob import Blob
 from ..schema.proto import BatchNormParameter, LayerParameter
 from .base import Neuron, is_train, register_layer
@@ -114,28 +114,25 @@ class BatchNorm(Neuron):
                 scale, shift = self._own_scale()
                 y = y * scale[:, None] + shift[:, None]
             top[0].data[...] = y.reshape(top[0].shape)
-            self._remember(self._synced.mean, self._synced.variance, self._synced.count)
+            synced = self._synced
+            self._running(synced.count).let_in(synced.mean, synced.variance)
             return
-        for run, plan in zip(self._runs, self._run(bottom, top), strict=True):
-            if not self._use_global:
-                samples = run.x.count // max(self.blobs[0].count, 1)
-                self._remember(plan.mean.array, plan.variance.array, samples)
+        self._run(remember=not self._use_global)
 
     def separate(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         for plan in self._plans[True]:
             plan.restore()
         self.leads = False
-        self._run(bottom, top)
+        self._run(remember=False)
 
-    def _run(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> list[NormPlan]:
-        plans = self._plans_for()
-        for run, plan in zip(self._runs, plans, strict=True):
+    def _run(self, remember: bool) -> None:
+        for run, plan in zip(self._runs, self._plans_for(), strict=True):
             if self._use_global:
                 plan.mean.array[...], plan.variance.array[...] = self._averages()
             run.take_data()
-            plan.forward()
+            samples = run.x.count // max(self.blobs[0].count, 1)
+            plan.forward(self._running(samples) if remember else None)
             run.give_data()
-        return plans
 
     def _plans_for(self) -> list[NormPlan]:
         """Plans with or without the work of the layers after it; made when first needed, because
@@ -162,12 +159,12 @@ class BatchNorm(Neuron):
         factor = self.xp.where(weight == 0, 0, 1 / self.xp.where(weight == 0, 1, weight))
         return total * factor, variances * factor
 
-    def _remember(self, mean: Any, variance: Any, samples: int) -> None:
+    def _running(self, samples: int) -> RunningMoments:
         """Caffe's bookkeeping: old sums fade, the variance is the unbiased one."""
         fraction = self.param.batch_norm_param.moving_average_fraction
         unbiased = samples / (samples - 1) if samples > 1 else 1
-        sums = [self.remembering(i, fraction) for i in self.averages]
-        self.backend.remember_moments(mean, unbiased, variance, fraction, *sums)
+        means, variances, weight = (self.remembering(i, fraction) for i in self.averages)
+        return RunningMoments(means, variances, weight, fraction, unbiased)
 
     def backward(
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]

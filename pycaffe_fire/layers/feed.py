@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
 from ..backend import available_cores
+from ..backend.base import ImageTransform
 from ..backend.blob import Blob
 from ..backend.random import key
 from ..data.loader import Loader, Source, filler
@@ -21,6 +22,7 @@ from ..data.order import (
     skip_offset,
     visits,
 )
+from ..data.pixels import PixelSource
 from ..data.source import ImageSource
 from ..data.transformer import Transformer
 from ..errors import DataError
@@ -79,8 +81,18 @@ class Feed(DataLayer):
         schedule = leaf_schedule(batch_size, ctx.leaves, ctx.own_leaves, ctx.iter_size)
         threads = min(LOADER_THREADS, available_cores())
         self._source = source
-        self._loader = Loader(source, schedule, size, depth, threads, self.backend.host_buffer)
+        self._transform = self._device_transform(source)
+        read = source if self._transform is None else PixelSource(cast(ImageSource, source))
+        self._loader = Loader(read, schedule, size, depth, threads, self.backend.host_buffer)
         self._visits = visits(0, ctx.own_leaves, ctx.iter_size)
+
+    def _device_transform(self, source: Source) -> ImageTransform | None:
+        """What mirrors, subtracts the mean and scales on a device that is given bytes."""
+        if not isinstance(source, ImageSource) or source.varying or not source.has_bytes:
+            return None
+        transformer = source.transformer
+        mean = transformer.mean_for(source.shape)
+        return self.backend.image_transform(mean, float(transformer.scale))
 
     def expect_labels(self, classes: int, ignored: Collection[int]) -> None:
         """The net above knows the labels 0 to classes - 1 and ignores others: a record with any
@@ -99,6 +111,9 @@ class Feed(DataLayer):
         with self.naming():
             batch = self._loader.next()
         for blob, array in zip(top, batch.arrays, strict=False):
+            if self._transform is not None and array.dtype == np.int32:
+                self._transform(array, blob.value)
+                continue
             if blob.shape != array.shape:
                 blob.reshape(*array.shape)
             self.backend.upload(blob.value, array)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import isfinite, prod
 from typing import Any, NoReturn
 
 import numpy as np
@@ -61,17 +61,26 @@ class Labels:
 
     def _refuse_fraction(self, given: Any) -> NoReturn:
         wrong = given[given != self._layer.xp.trunc(given)]
-        self._layer.fail(
-            f'blob "{self.blob.name}" holds the label {float(wrong[0]):g}; labels are whole numbers'
-        )
+        self.refuse(float(wrong[0]))
 
     def _refuse(self, labels: Any, bad: Any) -> NoReturn:
         outer, inner = (int(i[0]) for i in self._layer.xp.nonzero(bad))
+        self.refuse(float(labels[outer, inner]), outer, inner)
+
+    def refuse(self, wrong: float, outer: int = 0, inner: int = 0) -> NoReturn:
+        """Say what is wrong with a label."""
+        if not isfinite(wrong):
+            self._refuse_nan()
+        label = int(wrong)
+        if wrong != label:
+            self._layer.fail(
+                f'blob "{self.blob.name}" holds the label {wrong:g}; labels are whole numbers'
+            )
         place = f", position {inner}" if self.inner > 1 else ""
         self._layer.fail(
-            f"label {int(labels[outer, inner])} of sample {outer}{place} in blob "
+            f"label {label} of sample {outer}{place} in blob "
             f'"{self.blob.name}" is not a class: there are {self.classes} (0 to '
-            f"{self.classes - 1}); {self._remedy(int(labels[outer, inner]))} (fire_data check "
+            f"{self.classes - 1}); {self._remedy(label)} (fire_data check "
             f"DATABASE --classes {self.classes} lists such records)"
         )
 
@@ -88,10 +97,12 @@ def normalization_mode(loss_param: Any, default: int | None = None) -> int:
 def normalizer(mode: int, outer: int, inner: int, valid: Any, fixed: float = 1.0) -> Any:
     """What a summed loss is divided by; never less than 1, so an all-ignored batch is no error.
 
-    `fixed` is loss_param's pre_fixed_normalizer (Intel Caffe).
+    `fixed` is loss_param's pre_fixed_normalizer (Intel Caffe). Without `valid`, None stands for it.
     """
     counts = {FULL: outer * inner, VALID: valid, BATCH_SIZE: outer, NONE: 1, PRE_FIXED: fixed}
     count = counts[mode]
+    if count is None:
+        return None
     if isinstance(count, (int, float, np.number)):
         return float(max(1, count))
     return count.clip(1, None).astype(np.float32)  # on a device, where nobody waits for it

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import schema
+from ..backend.base import LabelLoss, LossPlan
 from ..backend.blob import Blob
 from ..schema.proto import LayerParameter
 from .base import Loss, register_layer
@@ -51,6 +52,16 @@ class SoftmaxWithLoss(Loss):
         self._mode = normalization_mode(self.param.loss_param)
         if len(top) > 1:
             top[1].reshape_like(bottom[0])
+        self._plan = self._fast_op(bottom, top)
+
+    def _fast_op(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> LossPlan | None:
+        """One op of the backend's for all of it, where there is one."""
+        read, fixed = self.labels, self.param.loss_param.pre_fixed_normalizer
+        divisor = normalizer(self._mode, read.outer, read.inner, None, fixed)
+        case = LabelLoss(
+            bottom[1], read.ignore, self._smoothing, self._weights, divisor, read.refuse
+        )
+        return self.backend.softmax_loss(bottom[0], top[0], case) if read.inner == 1 else None
 
     def _class_weights(self, classes: int) -> Any:
         """One factor per class, or None."""
@@ -75,6 +86,11 @@ class SoftmaxWithLoss(Loss):
         return weights, weights
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        if self._plan is not None:
+            self._plan.forward()
+            if len(top) > 1:
+                top[1].data[...] = self._plan.prob
+            return
         xp, read = self.xp, self.labels
         self._prob = self.backend.softmax(bottom[0].data, self._axis)
         self._classes, self._valid = read.read()
@@ -100,6 +116,9 @@ class SoftmaxWithLoss(Loss):
     ) -> None:
         self.check_propagation(propagate_down)
         if not propagate_down[0]:
+            return
+        if self._plan is not None:
+            self._plan.backward()
             return
         xp, read = self.xp, self.labels
         grad = self._prob.reshape(read.outer, read.classes, read.inner).copy()

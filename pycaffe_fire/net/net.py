@@ -32,6 +32,10 @@ class Hooks:
     before_backward: list[Hook] = field(default_factory=list)
     after_backward: list[Hook] = field(default_factory=list)
 
+    @property
+    def any(self) -> bool:
+        return any(vars(self).values())
+
 
 class Net(Wiring):
     """A net built from a NetParameter, ready to run; `source` is the file it came from, if any.
@@ -144,6 +148,7 @@ class Net(Wiring):
                 hook(i)
             if after_layer is not None:
                 after_layer(i)
+        self.backend.run_deferred()
         if self.debug_info and start is None and end == 0:
             debug.all_params(self)
 

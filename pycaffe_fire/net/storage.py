@@ -1,8 +1,9 @@
 """How blobs are stored: NVIDIA Caffe's forward_type and backward_type, and our BFLOAT16.
 
 A layer's forward_type is the type of its tops' values, its backward_type that of their gradients;
-default_forward_type and default_backward_type of the net stand for those of all layers. Weights,
-their gradients and their history are float32 always, and so is all arithmetic.
+default_forward_type and default_backward_type of the net stand for those of all layers, and
+--precision for nets that do not say. Weights, their gradients and their history are float32 always,
+and so is all arithmetic.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ def store_top(
 
 def _kind(net: NetParameter, param: LayerParameter, backend: Backend, field: str) -> str:
     given = param.HasField(field)
+    if not given and not net.HasField(f"default_{field}"):
+        return backend.precision
     number = getattr(param, field) if given else getattr(net, f"default_{field}")
     kind = {schema.FLOAT16: "float16", schema.BFLOAT16: "bfloat16"}.get(number, FLOAT32)
     if kind in backend.kinds:

@@ -52,7 +52,7 @@ class SolverOptions:
     output_folder: str = ""
     ignore_mismatch: bool = False
     allow_empty_weights: bool = False
-    cuda_graph: bool = False
+    cuda_graph: bool | None = False  # None: where it can be
     keep: int | None = None
     keep_best: str | None = None
     stop_after: int | None = None

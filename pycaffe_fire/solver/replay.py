@@ -1,33 +1,52 @@
-"""Iterations replayed from a recording (--cuda-graph): forward, backward and update as one launch.
+"""Iterations replayed from a recording (a CUDA graph): forward, backward and update as one launch.
 
 The first iterations run as usual: they plan, compile and allocate. Then one is recorded; data
 layers stay outside, and their batches are copied to where the recording reads them. Iterations
 whose outputs are displayed run as usual too. A net whose layers look at the device's numbers while
-they run cannot be recorded and is refused by name.
+they run cannot be recorded: with --cuda-graph that is an error that names the layer; where nobody
+asked, the run goes on as usual.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ..backend.base import Recorder
 from ..backend.tensor import PLAIN, Tensor
 from ..errors import FireError, SolverError
 
 if TYPE_CHECKING:
     from .solver import Solver
 
+log = logging.getLogger("pycaffe_fire")
+
 WARM_UP = 2  # iterations before one is recorded
+INSTEAD = "; leave out --cuda-graph"
+
+
+def replay_for(solver: Solver) -> Replay | None:
+    """What the option cuda_graph asks for: True: a replay or an error; None: where it can be."""
+    asked = solver.options.cuda_graph
+    if asked is False or (asked is None and solver.backend.on_host):
+        return None
+    if solver.backend.on_host:
+        raise SolverError("--cuda-graph needs a GPU: say which, as in --gpu 0")
+    reason = _why_not(solver)
+    if reason and asked:
+        raise SolverError(f"--cuda-graph cannot record this run: {reason}")
+    if reason:
+        log.info("Not recorded as a CUDA graph: %s", reason)
+    recorder = None if reason else solver.backend.recorder()
+    return None if recorder is None else Replay(solver, recorder)
 
 
 class Replay:
-    def __init__(self, solver: Solver) -> None:
-        recorder = solver.backend.recorder()
-        if recorder is None:
-            raise SolverError("--cuda-graph needs a GPU: say which, as in --gpu 0")
-        _check(solver)
+    def __init__(self, solver: Solver, recorder: Recorder) -> None:
         self._solver, self._net, self._recorder = solver, solver.net, recorder
+        self._given_up = False
         self._usual = 0  # iterations run as usual
         self._loss: Any = None  # as recorded
         self._places: list[int] = []  # of the inputs when it was recorded
@@ -36,7 +55,8 @@ class Replay:
 
     def takes(self, look: bool) -> bool:
         """Is the iteration that comes next to be replayed? `look`: its outputs are wanted."""
-        if self._usual >= WARM_UP and not look and self._solver.profiled:
+        watched = look or self._given_up or self._net.hooks.any
+        if self._usual >= WARM_UP and not watched and self._solver.profiled:
             return True
         self._usual += 1
         return False
@@ -48,16 +68,33 @@ class Replay:
         self._net.backend.activate()
         for i in self._sources:
             self._net.layers[i].forward(self._net.bottoms[i], self._net.tops[i])
-        if self._loss is None:
-            self._record()
-        else:
-            self._check_inputs()
-            with self._recorder.refreshing():
-                solver.apply_update()
+        try:
+            if self._loss is None:
+                self._record()
+            else:
+                self._check_inputs()
+                with self._recorder.refreshing():
+                    solver.apply_update()
+        except SolverError as error:
+            if solver.options.cuda_graph:
+                raise
+            return self._go_on_as_usual(str(error))
         self._recorder.replay(solver.iter)
         for tensor, state in self._states:  # a read since then may have moved them
             tensor.fresh = state
         return self._recorder.copied(self._loss)
+
+    def _go_on_as_usual(self, reason: str) -> Any:
+        """This iteration too, whose batch has been read already."""
+        without = reason.removeprefix("--cuda-graph: ").removesuffix(INSTEAD)
+        log.info("Not recorded as a CUDA graph: %s", without)
+        self._given_up = True
+        for tensor in self._tensors():  # what was recorded was not done: no copy holds a value
+            tensor.fresh = tensor.fresh
+        with self._without_sources():
+            loss, _ = self._solver.compute_gradients(collect=False)
+        self._solver.apply_update()
+        return loss
 
     # Recording.
 
@@ -112,7 +149,7 @@ class Replay:
             where = f'layer "{layer.name}" ({layer.type})' if layer else "the update"
             raise SolverError(
                 f"--cuda-graph: {where} cannot be recorded, because it needs the processor while "
-                f"it runs ({type(error).__name__}: {error}); leave out --cuda-graph"
+                f"it runs ({type(error).__name__}: {error}){INSTEAD}"
             ) from error
         finally:
             for hook in hooks:
@@ -133,12 +170,12 @@ class Replay:
         names = ", ".join(f'"{b.name}"' for i in self._sources for b in self._net.tops[i])
         raise SolverError(
             f"--cuda-graph: the shapes of inputs ({names}) have changed, but a recording has those "
-            f"it was made with; leave out --cuda-graph"
+            f"it was made with{INSTEAD}"
         )
 
 
-def _check(solver: Solver) -> None:
-    """Refuse what decides on the host, in the middle of an iteration, how it goes on."""
+def _why_not(solver: Solver) -> str | None:
+    """What decides on the host, in the middle of an iteration, how it goes on."""
     p = solver.param
     reasons = {
         "several leaves or ranks sum their gradients on the host's word": solver.leaves.count > 1,
@@ -156,6 +193,4 @@ def _check(solver: Solver) -> None:
         "recorded with": not solver.update_step.recordable,
         "debug_info looks at every blob": bool(p.debug_info or solver.net.param.debug_info),
     }
-    for reason, holds in reasons.items():
-        if holds:
-            raise SolverError(f"--cuda-graph cannot record this run: {reason}")
+    return next((reason for reason, holds in reasons.items() if holds), None)

@@ -13,6 +13,7 @@ from typing import Any
 from .. import schema
 from ..backend.base import Backend
 from ..backend.choice import FP32, GpuOptions, choose_backend
+from ..backend.tensor import FLOAT32
 from ..data.bad_records import FAIL
 from ..errors import DataError, SolverError
 from ..net import Net
@@ -62,7 +63,8 @@ class RunOptions:
     gpu: str | None = None
     cudnn: bool | None = None  # where it loads
     math: str = FP32
-    cuda_graph: bool = False
+    precision: str = FLOAT32
+    cuda_graph: bool | None = None  # where it can be
     level: int = 0
     stage: str = ""
     synthetic: Sequence[int] | None = None
@@ -245,7 +247,7 @@ def _backend(asked: RunOptions, param: SolverParameter, threads: int) -> Backend
         gpu = "auto"
         # Caffe's default is the GPU, so only who wrote it has a right to be surprised.
         level = logging.WARNING if param.HasField("solver_mode") else logging.INFO
-    options = GpuOptions(asked.cudnn, asked.math)
+    options = GpuOptions(asked.cudnn, asked.math, asked.precision)
     backend = choose_backend(gpu, threads, level, options, param.device_id)
     log.info("Use %s.", "CPU" if backend.name != "cuda" else backend.describe())
     return backend

@@ -50,7 +50,7 @@ from .options import Action, SolverOptions, net_context, net_state
 from .profile import Profiler
 from .rates import Plateau, learning_rate, tell_step
 from .recurrent_state import RecurrentState
-from .replay import Replay
+from .replay import replay_for
 from .rules import RULES
 from .schedules import weight_decay
 from .snapshots import Carried, Snapshots
@@ -151,7 +151,7 @@ class Solver:
         self._profiler: Profiler | None = None
         self._recorder: TimelineRecorder | None = None
         self._sampler: HistogramSampler | None = None
-        self._replay = Replay(self) if self.options.cuda_graph else None
+        self._replay = replay_for(self)
         self.losses: deque[float] = deque(maxlen=self.param.average_loss)
         self.resumed = False  # the next step goes on in the middle of one
         self.best: Best | None = None

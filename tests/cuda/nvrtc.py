@@ -56,19 +56,26 @@ class Compiler:
         )  # fmt: skip
         return {name: (int(registers), int(spilled)) for name, spilled, registers in found}
 
+    def ptx(self, source: str, architecture: int, options: tuple[str, ...]) -> str:
+        """The code before it is made for one device: its instructions can be read."""
+        target = f"compute_{architecture}"
+        return self._compile(source, (*options, f"-arch={target}"), "PTX").decode()
+
     def compile(self, source: str, architecture: int, options: tuple[str, ...]) -> bytes:
         """The machine code for sm_<architecture>; `log` has what the compiler said."""
+        return self._compile(source, (*options, f"-arch=sm_{architecture}"), "CUBIN")
+
+    def _compile(self, source: str, flags: tuple[str, ...], what: str) -> bytes:
         program = ctypes.c_void_p()
         self._call(
             "CreateProgram", ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None
         )
         try:
-            flags = [*options, f"-arch=sm_{architecture}"]
             array = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
             if self._call("CompileProgram", program, len(flags), array):
                 raise CompileError(self._text(program, "ProgramLog").decode())
             self.log = self._text(program, "ProgramLog").decode()
-            return self._text(program, "CUBIN")
+            return self._text(program, what)
         finally:
             self._call("DestroyProgram", ctypes.byref(program))
 

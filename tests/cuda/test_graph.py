@@ -23,7 +23,7 @@ ADAM = (
 )
 
 
-def trained(net: Any, backend: Any, settings: str, graph: bool, iterations: int = 7) -> Any:
+def trained(net: Any, backend: Any, settings: str, graph: bool | None, iterations: int = 7) -> Any:
     """The losses and weights, and the solver that made them."""
     losses: list[Any] = []
     solver = solver_of(
@@ -100,7 +100,7 @@ def test_replays_wait_for_copies_only_and_launch_next_to_nothing(
     places = [wait.rpartition("/")[2].partition(":")[0] for wait in cupy.cuda.waits]
     assert places == ["uploads.py"] * 4
     # The two inputs are copied into their place, and the update gives its numbers.
-    assert launched == ["scaled_copy", "scaled_copy", "sgd"] * 4
+    assert launched == ["weighted_sum", "weighted_sum", "sgd"] * 4
     solver.close()
 
 
@@ -164,6 +164,40 @@ def test_a_layer_that_needs_the_host_is_named(cuda: Any, tmp_path: Path) -> None
         solver.step(5)
     assert solver.iter == replay.WARM_UP
     solver.close()
+
+
+def test_where_nobody_asked_the_run_goes_on(
+    cuda: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A layer that needs the host, and inputs of another shape: the same numbers as without."""
+    net = inception(tmp_path)
+    text = 'layer { name: "keep" type: "Filter" bottom: "average" bottom: "label" top: "kept" }'
+    net.layer.add().CopyFrom(schema.parse_text(text, schema.NetParameter()).layer[0])
+    want, _ = trained(stored_as(net, "float16"), cuda, ADAM, graph=False)
+    with caplog.at_level("INFO", "pycaffe_fire"):
+        got, _ = trained(net, cuda, ADAM, graph=None)
+    assert caplog.text.count("Not recorded as a CUDA graph") == 1
+    assert 'layer "keep" (Filter) cannot be recorded' in caplog.text
+    for name, values in want.items():
+        np.testing.assert_array_equal(got[name], values, err_msg=name)
+
+
+def test_the_reason_is_told(cuda: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "pycaffe_fire"):
+        solver = solver_of(lenet(tmp_path), cuda, f"{SOLVER} clip_gradients: 1", cuda_graph=None)
+    assert "Not recorded as a CUDA graph: clip_gradients looks" in caplog.text
+    assert solver._replay is None
+
+
+def test_hooks_are_called_in_every_iteration(cuda: Any, tmp_path: Path) -> None:
+    solver = solver_of(lenet(tmp_path), cuda, cuda_graph=None)
+    seen: list[int] = []
+    solver.net.hooks.after_forward.append(seen.append)
+    solver.step(4)
+    assert seen == list(range(len(solver.net.layers))) * 4
+    solver.net.hooks.after_forward.remove(seen.append)
+    solver.step(2)
+    assert launches(solver) == 2
 
 
 def test_inputs_that_change_their_shape(cuda: Any) -> None:

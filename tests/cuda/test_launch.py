@@ -50,7 +50,7 @@ def test_every_element_is_written_once(
     x, y = device(cupy, values, np.zeros(n))
     cuda.kernels["relu"](n, x, 0.5, y)
     np.testing.assert_array_equal(y.get(), np.where(values > 0, values, values / 2))
-    cuda.kernels["scaled_add"](n, x, 2.0, 0, 0.0, y)
+    cuda.kernels["weighted_sum"](n, y, x, None, None, 1.0, 2.0, 0.0, 0.0, 0, 0.0, y)
     expected = np.where(values > 0, values, values / 2) + 2 * values
     np.testing.assert_array_equal(y.get(), np.float32(expected))
 
@@ -60,7 +60,7 @@ def test_signatures_are_read_as_the_compiler_reads_them(cuda: Any) -> None:
         "uint64": "u8",
         "uint16": "u2",
     }
-    for name, (file, parameters) in launch._catalogue().items():
+    for name, (file, parameters, _) in launch._catalogue().items():
         seen = [code.removeprefix("c") for code in Module(launch.source_of(file))[name].signature]
         read = ["P" * p.pointer + codes[np.dtype(p.dtype or np.float32).name] for p in parameters]
         assert read == seen, name
@@ -68,7 +68,7 @@ def test_signatures_are_read_as_the_compiler_reads_them(cuda: Any) -> None:
 
 def test_all_indices_that_are_divided_fit(cuda: Any) -> None:
     """A kernel with `int n` is only right below 2^31 elements, which blobs never exceed."""
-    for name, (_, parameters) in launch._catalogue().items():
+    for name, (_, parameters, _) in launch._catalogue().items():
         assert parameters[0].name == "n" and parameters[0].dtype in (np.int32, np.int64), name
 
 

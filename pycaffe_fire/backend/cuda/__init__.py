@@ -19,7 +19,10 @@ from ..base import (
     ChannelPlan,
     Draw,
     Formula,
+    ImageTransform,
     JoinPlan,
+    LabelLoss,
+    LossPlan,
     LossScale,
     MaskedPlan,
     NormPlan,
@@ -40,6 +43,7 @@ from .activation import ReLU
 from .add import Sum
 from .batch_norm import BatchNorm
 from .blas import Blas
+from .channels import arrivals
 from .channelwise import PReLU, ScaleShift
 from .concat import Concat
 from .convolution import Convolution
@@ -48,17 +52,19 @@ from .cudnn_convolution import CudnnConvolution
 from .device import open_device, probe
 from .dropout import Dropout
 from .graph import GraphRecorder
+from .images import DeviceTransform
 from .inner_product import InnerProduct
 from .later import Later, Scalar
 from .launch import KINDS, Kernels, kernel_names, kind_of, words
 from .loss_scale import DynamicScale
 from .lrn import LRN
 from .pooling import Pooling
+from .softmax_loss import SoftmaxLoss
 from .staging import Staging
 from .tensor import CudaTensor, HostBlob, source
 from .update import ArrayUpdate, Dots, SkippableUpdate, Update
 from .uploads import Uploads
-from .weighted_sum import WeightedSum
+from .weighted_sum import WeightedSum, add_up
 
 __all__ = ["CudaBackend", "probe"]
 
@@ -74,11 +80,14 @@ class CudaBackend(NumPyBackend):
     kinds = tuple(KINDS)
     engines = ("CUDNN",)
 
-    def __init__(self, device: int = 0, cudnn: bool | None = None, tf32: bool = False) -> None:
+    def __init__(
+        self, device: int = 0, cudnn: bool | None = None, tf32: bool = False,
+        precision: str = FLOAT32,
+    ) -> None:  # fmt: skip
         """`cudnn`: use it, do not, or (None) use it where it loads; `tf32`: let tensor cores
-        multiply float32 numbers, rounded to 11 bits."""
+        multiply float32 numbers, rounded to 11 bits; `precision`: one of `kinds`."""
         super().__init__(1)
-        self.device = device
+        self.device, self.precision = device, precision
         self.xp = open_device(device)
         self._device = self.xp.cuda.Device(device)
         self._device.use()
@@ -90,10 +99,13 @@ class CudaBackend(NumPyBackend):
         self._reserved = 0
         self._kept: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
         self._deferred_checks: list[tuple[Array, Callable[[], None]]] = []
+        self._watched: list[weakref.ref[SoftmaxLoss]] = []
         self._recorder: GraphRecorder | None = None  # while it records
         self._places: weakref.WeakKeyDictionary[Tensor, Array] | None = None
         self.viewed: list[CudaTensor] = []  # of which array code holds float32 arrays
+        self.deferred: list[CudaTensor] = []  # that may have yet to go back through a ReLU
         self.activate()
+        self.arrivals = arrivals(self.xp)
 
     def another(self, threads: int) -> CudaBackend:
         """Leaves of one device run one after the other, so one context serves all of them."""
@@ -103,7 +115,8 @@ class CudaBackend(NumPyBackend):
         properties = self.xp.cuda.runtime.getDeviceProperties(self.device)
         cudnn = self._engines.chosen
         engine = f", cuDNN {cudnn.version}" if cudnn is not None else ""
-        return f"cuda, device {self.device}: {_text(properties['name'])}{engine}"
+        blobs = f", blobs in {self.precision}" if self.precision != FLOAT32 else ""
+        return f"cuda, device {self.device}: {_text(properties['name'])}{engine}{blobs}"
 
     def activate(self) -> None:
         self._device.use()
@@ -165,6 +178,11 @@ class CudaBackend(NumPyBackend):
             tensor.write_back()
         del self.viewed[mark:]
 
+    def run_deferred(self) -> None:
+        for tensor in self.deferred:
+            tensor.sync()
+        self.deferred.clear()
+
     def host_view(self, blob: Blob) -> Blob:
         return HostBlob(blob)
 
@@ -173,13 +191,17 @@ class CudaBackend(NumPyBackend):
         tensor.bind(buffer if self._places is None else self._written_back(tensor, buffer))
         tensor.fresh = NATIVE
 
+    def image_transform(self, mean: Array, scale: float) -> ImageTransform | None:
+        self.activate()
+        return DeviceTransform(self, mean, scale)
+
     def _written_back(self, tensor: Tensor, buffer: Array) -> Array:
         """A copy of a batch in memory that does not move from batch to batch."""
         assert self._places is not None
         place = self._places.get(tensor)
         if place is None or place.size != buffer.size:
             place = self._places[tensor] = self.empty(buffer.size)
-        self.kernels["scaled_copy"](buffer.size, buffer, 1.0, 0, 0.0, place)
+        add_up(self.kernels, [(buffer, 1.0)], place)
         return place
 
     def recorder(self) -> Recorder:
@@ -257,6 +279,10 @@ class CudaBackend(NumPyBackend):
 
     def confirm(self) -> None:
         """Raise the error of the first condition that did not hold since the last look."""
+        for watched in tuple(self._watched):
+            plan = watched()
+            if plan is not None:
+                plan.confirm()
         checks, self._deferred_checks = self._deferred_checks, []
         if not checks:
             return
@@ -264,6 +290,10 @@ class CudaBackend(NumPyBackend):
         for good, (_, on_failure) in zip(held, checks, strict=True):
             if not good:
                 on_failure()
+
+    def watch(self, plan: SoftmaxLoss) -> None:
+        """Ask this plan, too, whether all was well, while it lives."""
+        self._watched.append(weakref.ref(plan, self._watched.remove))
 
     def uniform(self, draw: Draw, samples: int, n: int) -> Array:
         out = self.xp.empty((samples, n), np.float32)
@@ -343,14 +373,6 @@ class CudaBackend(NumPyBackend):
     def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> JoinPlan:
         return Concat(self, xs, y, axis)
 
-    def remember_moments(
-        self, mean: Array, unbiased: float, variance: Array, fade: float, means: Array,
-        variances: Array, weight: Array,
-    ) -> None:  # fmt: skip
-        self.kernels["remember_moments"](
-            mean.size, mean, unbiased, variance, fade, means, variances, weight
-        )
-
     def softmax(self, x: Array, axis: int) -> Array:
         if not x.size or x.dtype != np.float32 or not x.flags.c_contiguous:
             return super().softmax(x, axis)
@@ -358,6 +380,9 @@ class CudaBackend(NumPyBackend):
         inner = prod(x.shape[axis % x.ndim + 1 :])
         self.kernels["softmax"](x.size // classes, x, classes, inner, y)
         return y
+
+    def softmax_loss(self, x: Blob, loss: Blob, case: LabelLoss) -> LossPlan | None:
+        return SoftmaxLoss(self, x, loss, case) if SoftmaxLoss.supports(x, case) else None
 
     def update(self, formula: Formula, segments: Sequence[Segment]) -> UpdateStep:
         if formula.kernel not in kernel_names("update"):
@@ -384,7 +409,7 @@ class CudaBackend(NumPyBackend):
 
     def add_on_stream(self, total: Array, part: Array) -> None:
         """The same, on whichever stream is the current one."""
-        self.kernels["scaled_add"](total.size, part, 1.0, 0, 0.0, total)
+        add_up(self.kernels, [(total, 1.0), (part, 1.0)], total)
 
     def tree_sum(self, rows: Array, merges: Array, total: Array) -> None:
         """On the current stream: rows, one after the other, summed along the canonical tree;

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..base import Plan
 from ..blob import Blob
-from .tensor import source, target
+from .tensor import Rectifier, own, source, target
 
 if TYPE_CHECKING:
     from . import CudaBackend
@@ -24,6 +24,9 @@ class ReLU(Plan):
         self.kernels["relu", kind](x.size, x, self.slope, y)
 
     def backward(self) -> None:
+        if self.x.gradient is self.y.gradient and self.slope >= 0:
+            own(self.x.gradient).rectify_later(Rectifier(self.y.value, self.slope))
+            return
         kind = self.x.gradient.kind
         sign = source((self.y if self.slope >= 0 else self.x).value, kind)
         dy, dx = source(self.y.gradient, kind), target(self.x.gradient)

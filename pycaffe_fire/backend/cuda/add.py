@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..tensor import Tensor
 from .tensor import source, target
+from .weighted_sum import add_up
 
 if TYPE_CHECKING:
     from . import CudaBackend
@@ -22,8 +23,4 @@ class Sum:
     def __call__(self) -> None:
         kind = self.total.kind
         arrays = [source(part, kind) for part in self.parts]
-        total = target(self.total)
-        for i, (part, array) in enumerate(zip(self.parts, arrays, strict=True)):
-            if i or part is not self.total:
-                kernel = self.kernels["scaled_add" if i else "scaled_copy", kind]
-                kernel(total.size, array, 1.0, 0, 0.0, total)
+        add_up(self.kernels, [(array, 1.0) for array in arrays], target(self.total))

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..base import NormPlan
+from ..base import NormPlan, RunningMoments
 from ..blob import Blob
-from ..tensor import FLOAT32, Array
+from ..tensor import Array
+from .channels import Channels
 from .tensor import accumulator, optional, source, target
 
 if TYPE_CHECKING:
     from . import CudaBackend
 
+NUMBERS = 3  # that a block leaves for each channel: count, mean and squares
+
 
 class BatchNorm(NormPlan):
-    """Keeps the normalised input, so that in place is right."""
+    """Two passes each way: statistics, and what is made of them. In place, the input is kept."""
 
     def __init__(
         self, backend: CudaBackend, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None,
@@ -22,72 +25,70 @@ class BatchNorm(NormPlan):
     ) -> None:  # fmt: skip
         self.backend, self.kernels = backend, backend.kernels
         self.x, self.y, self.scale, self.shift = x, y, scale, shift
-        self.eps, self.global_stats, self.relu = eps, global_stats, relu
-        self._channels = x.shape[1] if len(x.shape) > 1 else 1
-        self._samples = x.shape[0]
-        self._inner = x.count // (self._samples * self._channels)
-        self.mean = backend.tensor((self._channels,))
-        self.variance = backend.tensor((self._channels,))
-        self._normed = backend.tensor((x.count,))
-        self._normed.store_as(y.value.kind)
-        self._normed.bind(backend.keep(self, self._normed.words))
-        self._sums = backend.keep(self, 2 * self._channels)
-        if relu:
-            backend.reserve(x.count, x.gradient.kind)
+        self.eps, self.global_stats, self.relu = eps, global_stats, int(relu)
+        channels = x.shape[1] if len(x.shape) > 1 else 1
+        inner = x.count // (x.shape[0] * channels)
+        self._sizes = (channels, inner)
+        self._channels = Channels(backend, x.shape[0], channels, inner, NUMBERS)
+        self._count = 0 if global_stats else x.shape[0] * inner
+        self.mean, self.variance = backend.tensor((channels,)), backend.tensor((channels,))
+        self._kept = backend.tensor((x.count,)) if x.value is y.value else None
+        if self._kept is not None:
+            self._kept.store_as(y.value.kind)
+            self._kept.bind(backend.keep(self, self._kept.words))
+        self._sums = backend.keep(self, 2 * channels)
 
-    def forward(self) -> None:
-        kind, channels, inner = self.y.value.kind, self._channels, self._inner
+    def forward(self, running: RunningMoments | None = None) -> None:
+        kind = self.y.value.kind
         x = source(self.x.value, kind)
         if not self.global_stats:
             self.kernels["channel_moments", kind].blocks(
-                channels, x, self._samples, inner, target(self.mean), target(self.variance)
-            )
+                self._channels.blocks, x, *self._channels.cut, *self._channels.room,
+                *_numbers(running), target(self.mean), target(self.variance), *_sums(running),
+            )  # fmt: skip
+        kept = None if self._kept is None else target(self._kept)
         self.kernels["normalize", kind](
-            x.size, x, source(self.mean), source(self.variance), optional(self.scale),
-            optional(self.shift), channels, inner, self.eps, int(self.relu),
-            target(self._normed), target(self.y.value),
+            x.size, x, *self._parameters(), *self._sizes, self.eps, self.relu, kept,
+            target(self.y.value),
         )  # fmt: skip
 
     def restore(self) -> None:
-        if self.x.value is self.y.value:
-            normed = self.backend.converted(source(self._normed), FLOAT32)
-            mean, variance = (t.array.reshape(-1, 1) for t in (self.mean, self.variance))
-            x = normed.reshape(self._samples, self._channels, self._inner)
-            x = x * self.backend.xp.sqrt(variance + self.eps) + mean
-            self.x.value.array[...] = x.reshape(self.x.shape)
+        if self._kept is not None:
+            target(self.x.value)[...] = source(self._kept)
 
     def backward(self, data: bool, scale: bool, shift: bool) -> None:
-        channels, inner = self._channels, self._inner
         kind = self.x.gradient.kind
-        normed = source(self._normed, kind)
-        dy = self._before_relu(source(self.y.gradient, kind), normed, kind)
-        totals, products = self._sums[:channels], self._sums[channels:]
-        self.kernels["channel_products", kind].blocks(
-            channels, dy, normed, self._samples, inner, totals, products
-        )
-        if shift and self.shift is not None:
-            self._add(totals, self.shift)
-        if scale and self.scale is not None:
-            self._add(products, self.scale)
+        x = source(self.x.value if self._kept is None else self._kept, kind)
+        dy = source(self.y.gradient, kind)
+        sums, products = self._sums[: self._sizes[0]], self._sums[self._sizes[0] :]
+        self.kernels["normalize_sums", kind].blocks(
+            self._channels.blocks, x, dy, *self._parameters(), *self._channels.cut, self.eps,
+            self.relu, *self._channels.room, sums, products,
+            *_gradient(self.shift, shift), *_gradient(self.scale, scale),
+        )  # fmt: skip
         if data:
-            count = 0 if self.global_stats else self._samples * inner
             dx = target(self.x.gradient)
             self.kernels["normalize_backward", kind](
-                dx.size, dy, normed, source(self.variance), optional(self.scale), totals,
-                products, channels, inner, count, self.eps, dx,
+                dx.size, x, dy, *self._parameters(), sums, products, *self._sizes, self._count,
+                self.eps, self.relu, dx,
             )  # fmt: skip
 
-    def _before_relu(self, dy: Array, normed: Array, kind: str) -> Array:
-        if not self.relu:
-            return dy
-        out = self.backend.scratch(dy.size, kind)
-        self.kernels["through_relu", kind](
-            dy.size, dy, normed, optional(self.scale), optional(self.shift), self._channels,
-            self._inner, out,
-        )  # fmt: skip
-        return out
+    def _parameters(self) -> tuple[Array, Array, Any, Any]:
+        both = optional(self.scale), optional(self.shift)
+        return (source(self.mean), source(self.variance), *both)
 
-    def _add(self, sums: Array, blob: Blob) -> None:
-        total, keep = accumulator(blob.gradient)
-        kernel = self.kernels["scaled_add" if keep else "scaled_copy"]
-        kernel(total.size, sums, 1.0, 0, 0.0, total)
+
+def _numbers(running: RunningMoments | None) -> tuple[float, float]:
+    return (0.0, 0.0) if running is None else (running.fade, running.unbiased)
+
+
+def _sums(running: RunningMoments | None) -> tuple[Any, Any, Any]:
+    return (None,) * 3 if running is None else (running.means, running.variances, running.weight)
+
+
+def _gradient(blob: Blob | None, learns: bool) -> tuple[float, Any]:
+    """How much to keep of a parameter's gradient, and its memory."""
+    if blob is None or not learns:
+        return 0.0, None
+    total, keep = accumulator(blob.gradient)
+    return keep, total

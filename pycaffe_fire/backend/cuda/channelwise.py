@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..base import ChannelPlan
 from ..blob import Blob
 from ..tensor import Array
+from .channels import Channels
 from .tensor import CudaTensor, accumulator, optional, source, target
 
 if TYPE_CHECKING:
@@ -41,9 +42,10 @@ class Channelwise(ChannelPlan):
         kind = self.x.gradient.kind
         total, keep = accumulator(blob.gradient)
         inner = self._inner * self._channels // total.size  # one number may be for all channels
+        channels = Channels(self.backend, self._samples, total.size, inner)
         self.kernels["channel_dots", kind].blocks(
-            total.size, self._input(kind), source(self.y.gradient, kind), self._samples, inner,
-            int(negative), keep, total,
+            channels.blocks, self._input(kind), source(self.y.gradient, kind), *channels.cut,
+            int(negative), keep, *channels.room, total,
         )  # fmt: skip
 
 
@@ -95,13 +97,11 @@ class ScaleShift(Channelwise):
         kind = self.x.gradient.kind
         if weights and self.scale is not None:
             self._add_dots(self.scale, negative=False)
-        dy = source(self.y.gradient, kind)
         if bias and self.shift is not None:
-            total, keep = accumulator(self.shift.gradient)
-            self.kernels["channel_sums", kind].blocks(
-                self._channels, dy, self._samples, self._inner, keep, total
-            )
+            channels = Channels(self.backend, self._samples, self._channels, self._inner)
+            channels.add_sums(self.y.gradient, self.shift.gradient)
         if data:
+            dy = source(self.y.gradient, kind)
             self.kernels["scale_shift", kind](
                 dy.size, dy, optional(self.scale), None, self._channels, self._inner, None,
                 target(self.x.gradient),

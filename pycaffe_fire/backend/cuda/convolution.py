@@ -10,6 +10,7 @@ from ..base import WeightedPlan, Window
 from ..blob import Blob
 from ..tensor import Array
 from .blas import Matrix
+from .channels import Channels
 from .geometry import AXES, geometry, pointwise
 from .launch import kind_of
 from .tensor import accumulator, optional, source, target
@@ -53,6 +54,8 @@ class Convolution(WeightedPlan):
         self._direct = sizes == spatial and window == pointwise(axes)
         self._geometry = geometry(backend.xp, self._channels, sizes, spatial, window)
         self._identity = geometry(backend.xp, self._maps, spatial, spatial, pointwise(axes))
+        channels, inner = y.shape[axis], prod(y.shape[axis + 1 :])
+        self._bias_sums = Channels(backend, self._samples, channels, inner)
         self._patch_rows = self._channels * self._cells
         per_image = (self._patch_rows + self._maps) * self._windows
         self._chunk = max(1, min(self._samples, PATCH_ELEMENTS // per_image))
@@ -76,13 +79,10 @@ class Convolution(WeightedPlan):
             )
 
     def backward(self, data: bool, weights: bool, bias: bool) -> None:
-        kind, dy = self.y.gradient.kind, source(self.y.gradient)
         if bias and self.b is not None:
-            channels = self._channels if self.transposed else self._maps
-            inner = self._pixels if self.transposed else self._windows
-            db, keep = accumulator(self.b.gradient)
-            self.kernels["channel_sums", kind].blocks(channels, dy, self._samples, inner, keep, db)
+            self._bias_sums.add_sums(self.y.gradient, self.b.gradient)
         if weights:
+            kind, dy = self.y.gradient.kind, source(self.y.gradient)
             x = source(self.x.value, kind)
             dw, keep = accumulator(self.w.gradient)
             images, maps = (dy, x) if self.transposed else (x, dy)

@@ -9,6 +9,7 @@ from ..base import WeightedPlan
 from ..blob import Blob
 from ..tensor import Array
 from .blas import Matrix
+from .channels import Channels
 from .tensor import accumulator, optional, source, target
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class InnerProduct(WeightedPlan):
         self.transpose, self.relu = transpose, relu
         self._rows = prod(x.shape[:axis])
         self._inputs, self._outputs = prod(x.shape[axis:]), prod(y.shape[axis:])
+        self._bias_sums = Channels(backend, self._rows, self._outputs, 1)
 
     def forward(self, activate: bool = True) -> None:
         rows, inputs, outputs = self._rows, self._inputs, self._outputs
@@ -41,12 +43,10 @@ class InnerProduct(WeightedPlan):
 
     def backward(self, data: bool, weights: bool, bias: bool) -> None:
         rows, inputs, outputs = self._rows, self._inputs, self._outputs
+        if bias and self.b is not None:
+            self._bias_sums.add_sums(self.y.gradient, self.b.gradient)
         if weights:
             self._backward_weights(source(self.y.gradient))
-        if bias and self.b is not None:
-            db, keep = accumulator(self.b.gradient)
-            sums = self.kernels["channel_sums", self.y.gradient.kind]
-            sums.blocks(outputs, source(self.y.gradient), rows, 1, keep, db)
         if data:
             kind = self.x.gradient.kind
             dy = Matrix(source(self.y.gradient, kind), outputs)

@@ -30,18 +30,22 @@ OPTIONS = ("-std=c++17",)
 
 # What kernel files need in front of them besides common.cuh.
 HEADERS = {
-    "channel_sums": ("sums",),
+    "batch_norm": ("sums", "channels"),
+    "channel_sums": ("sums", "channels"),
     "depthwise": ("geometry",),
     "depthwise_weights": ("sums", "geometry"),
     "dots": ("sums",),
     "im2col": ("geometry",),
     "pooling": ("geometry",),
+    "softmax_loss": ("sums",),
     "squares": ("sums",),
 }
 
 _KERNEL = re.compile(r"__global__ void (\w+)\(([^)]*)\)")
 _HEAD = re.compile(_KERNEL.pattern + r"\s*\{")
 _NULL = np.uint64(0)
+_QUALIFIERS = ("const", "*", "__restrict__")
+RUN_BYTES = 16  # that a thread takes at a time, in kernels that use each_run
 
 # How blobs may be stored: the type that kernels call `real`, and the arrays that hold it.
 KINDS: dict[str, Any] = {FLOAT32: np.float32, "float16": np.float16, "bfloat16": np.uint16}
@@ -102,24 +106,33 @@ def files() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in KERNELS.glob("*.cu")))
 
 
+class Entry(NamedTuple):
+    """A kernel as its source has it."""
+
+    file: str
+    parameters: tuple[Parameter, ...]
+    takes_runs: bool  # of neighbouring elements, instead of single ones
+
+
 @cache
-def _catalogue() -> dict[str, tuple[str, tuple[Parameter, ...]]]:
-    """Every kernel's file and parameters."""
+def _catalogue() -> dict[str, Entry]:
     found = {}
     for file in files():
-        for name, text in _KERNEL.findall((KERNELS / f"{file}.cu").read_text()):
-            found[name] = (file, tuple(_parameter(part) for part in text.split(",")))
+        _, *parts = _KERNEL.split((KERNELS / f"{file}.cu").read_text())
+        for name, text, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+            parameters = tuple(_parameter(part) for part in text.split(","))
+            found[name] = Entry(file, parameters, "each_run(" in body)
     return found
 
 
 def kernel_names(file: str | None = None) -> tuple[str, ...]:
     """Of all kernels, or those of one file."""
-    return tuple(sorted(name for name, (own, _) in _catalogue().items() if file in (None, own)))
+    return tuple(sorted(name for name, it in _catalogue().items() if file in (None, it.file)))
 
 
 def _parameter(text: str) -> Parameter:
     kind, name = text.replace("*", " * ").rsplit(maxsplit=1)
-    base = " ".join(word for word in kind.split() if word not in ("const", "*"))
+    base = " ".join(word for word in kind.split() if word not in _QUALIFIERS)
     return Parameter(name, _TYPES[base], "*" in kind)
 
 
@@ -127,7 +140,9 @@ class Kernel:
     """One kernel, ready to launch on the current stream."""
 
     def __init__(self, owner: Kernels, name: str, kind: str) -> None:
-        file, parameters = _catalogue()[name]
+        file, parameters, takes_runs = _catalogue()[name]
+        size = np.dtype(KINDS[kind]).itemsize
+        self._per_block = THREADS * (RUN_BYTES // size if takes_runs else 1)
         self.name, self._owner, self._place = name, owner, (file, kind)
         self._parameters = tuple(
             p if p.dtype is not None else p._replace(dtype=KINDS[kind]) for p in parameters
@@ -139,7 +154,7 @@ class Kernel:
 
     def __call__(self, n: int, *arguments: Any) -> None:
         """Run for `n` elements, the kernel's first parameter."""
-        self._launch(-(-n // THREADS), n, arguments)
+        self._launch(-(-n // self._per_block), n, arguments)
 
     def blocks(self, n: int, *arguments: Any) -> None:
         """Run one block for each of `n` items."""

@@ -11,7 +11,7 @@ code gets a float32 array, which is stored again when its layer has run (Backend
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,19 @@ if TYPE_CHECKING:
     from . import CudaBackend
 
 
+class Rectifier(NamedTuple):
+    """A ReLU that a gradient has yet to go back through."""
+
+    sign: Tensor  # has the sign of the ReLU's input
+    slope: float
+
+
 class CudaTensor(Tensor):
-    """Plain layout only."""
+    """Plain layout only.
+
+    A gradient may wait for its way back through a ReLU in place, because the layer below can often
+    do that in a pass of its own (take_relu); who else reads it finds it done.
+    """
 
     backend: CudaBackend
 
@@ -32,6 +43,8 @@ class CudaTensor(Tensor):
         self._view: Array | None = None  # given to array code, and the value while it is there
         self._copies: dict[str, Array] = {}
         self._valid: set[str] = set()  # kinds of copies that hold the value
+        self._relu: Rectifier | None = None
+        self._zeros = False  # is the memory known to hold zeros?
         super().__init__(backend, shape)
 
     @property
@@ -43,7 +56,8 @@ class CudaTensor(Tensor):
         """Code that says where the value is has changed it."""
         self._fresh = state
         self._valid.clear()
-        self._view = None
+        self._view = self._relu = None
+        self._zeros = False
 
     @property
     def words(self) -> int:
@@ -61,13 +75,44 @@ class CudaTensor(Tensor):
 
     def bind(self, buffer: Array | None) -> None:
         """A float32 buffer of at least `words` elements will do for any kind."""
+        self._zeros = False
         if buffer is not None and buffer.dtype != KINDS[self.kind]:
             buffer = buffer.view(KINDS[self.kind])
         super().bind(buffer)
 
     def sync(self) -> None:
         self.write_back()
+        was_zero = self.fresh == ZERO
         super().sync()
+        self._zeros |= was_zero
+        relu = self.take_relu()
+        if relu is not None:
+            values, sign = self.overwrite(), source(relu.sign, self.kind)
+            kernel = self.backend.kernels["relu_backward", self.kind]
+            kernel(values.size, sign, values, relu.slope, values)
+
+    def clear(self) -> None:
+        """Gradients that nobody writes (of weights that do not learn) need be zeroed only once."""
+        if not self._zeros:
+            super().clear()
+
+    def rectify_later(self, relu: Rectifier) -> None:
+        self.sync()
+        self.fresh = NATIVE
+        self._relu = relu
+        self.backend.deferred.append(self)
+
+    def take_relu(self) -> Rectifier | None:
+        """The ReLU that this gradient has yet to go back through; the caller does it."""
+        relu, self._relu = self._relu, None
+        return relu
+
+    def overwrite(self) -> Array:
+        """Its flat memory, all of which the caller is about to write."""
+        self.allocate()
+        self.fresh = NATIVE
+        assert self.buffer is not None
+        return self.buffer[: self.layout.elements]
 
     @property
     def array(self) -> Array:
@@ -133,16 +178,18 @@ class HostBlob(BlobView):
 
 def source(tensor: Tensor, kind: str | None = None) -> Array:
     """Its flat device memory, to read: as it is stored, or as `kind`."""
-    assert isinstance(tensor, CudaTensor)
-    return tensor.read_as(kind or tensor.kind)
+    return own(tensor).read_as(kind or tensor.kind)
 
 
 def target(tensor: Tensor) -> Array:
     """Its flat device memory, to overwrite completely."""
-    tensor.allocate()
-    tensor.fresh = NATIVE
-    assert tensor.buffer is not None
-    return tensor.buffer[: tensor.layout.elements]
+    return own(tensor).overwrite()
+
+
+def own(tensor: Tensor) -> CudaTensor:
+    """A tensor of ours, as all are here."""
+    assert isinstance(tensor, CudaTensor)
+    return tensor
 
 
 def accumulator(tensor: Tensor) -> tuple[Array, float]:

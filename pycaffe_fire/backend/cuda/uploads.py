@@ -1,6 +1,6 @@
 """Batches on their way to the device, on a stream of their own.
 
-Two device buffers per tensor take turns: while the device computes on one, the next batch is
+Two device buffers per receiver take turns: while the device computes on one, the next batch is
 copied into the other. Events order the two streams; the processor waits only where it wants to
 refill a host buffer whose copy has not left yet, which is also what keeps it from running ahead of
 the device without bound.
@@ -12,7 +12,7 @@ import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..tensor import Array, Tensor
+from ..tensor import Array
 from .streams import event_on, using
 
 BUFFERS = 2
@@ -36,12 +36,13 @@ class Uploads:
     def __init__(self, xp: Any, compute: Any) -> None:
         self._xp, self._compute = xp, compute
         self._stream = xp.cuda.Stream(non_blocking=True)
-        self._rotations: weakref.WeakKeyDictionary[Tensor, _Rotation] = weakref.WeakKeyDictionary()
+        self._rotations: weakref.WeakKeyDictionary[object, _Rotation] = weakref.WeakKeyDictionary()
         self._last: Any = None
 
-    def start(self, tensor: Tensor, values: Array) -> Array:
-        """Begin to copy a flat host array; returns the device buffer it will be in."""
-        rotation = self._rotations.setdefault(tensor, _Rotation())
+    def start(self, receiver: object, values: Array) -> Array:
+        """Begin to copy a flat host array; returns the device buffer it will be in, which is valid
+        until the second next array for the same receiver."""
+        rotation = self._rotations.setdefault(receiver, _Rotation())
         self._mark_read(rotation)
         slot = self._next_slot(rotation, values)
         if slot.read is not None:

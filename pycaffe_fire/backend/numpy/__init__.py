@@ -129,14 +129,6 @@ class NumPyBackend(Backend):
     def dots(self, segments: Sequence[Segment]) -> SegmentDots:
         return Dots(self.xp, segments)
 
-    def remember_moments(
-        self, mean: Array, unbiased: float, variance: Array, fade: float, means: Array,
-        variances: Array, weight: Array,
-    ) -> None:  # fmt: skip
-        for sums, new in ((means, mean), (variances, unbiased * variance), (weight, 1)):
-            sums *= fade
-            sums += new
-
     def sum_of_squares(self, values: Array) -> float:
         return float((values.astype(np.float64) ** 2).sum())
 

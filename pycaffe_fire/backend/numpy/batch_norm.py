@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..base import NormPlan
+from ..base import NormPlan, RunningMoments
 from ..blob import Blob
 from ..tensor import Array
 
@@ -29,13 +29,15 @@ class BatchNorm(NormPlan):
         if y is not x:
             y.lay_out(backend.plain_layout(y.shape))
 
-    def forward(self) -> None:
+    def forward(self, running: RunningMoments | None = None) -> None:
         x = self.x.data.reshape(self._cut)
         if not self.global_stats:
             mean = x.mean(axis=CHANNELWISE, keepdims=True)
             centred = x - mean
             self.mean.array[...] = mean.reshape(-1)
             self.variance.array[...] = (centred * centred).mean(axis=CHANNELWISE)
+        if running is not None:
+            running.let_in(self.mean.array, self.variance.array)
         self._deviation = self.xp.sqrt(_column(self.variance.array) + self.eps)
         self._normed = (x - _column(self.mean.array)) / self._deviation
         y = self._normed if self.scale is None else self._normed * _column(self.scale.data)

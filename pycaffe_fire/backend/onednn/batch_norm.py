@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..base import NormPlan
+from ..base import NormPlan, RunningMoments
 from ..blob import Blob
 from ..tensor import NATIVE, Array
 from .layouts import Descriptor, OneDNNTensor, Program
@@ -79,10 +79,12 @@ class BatchNorm(NormPlan):
         program.add(self._hint, arguments, () if global_stats else ("mean", "variance"))
         return program
 
-    def forward(self) -> None:
+    def forward(self, running: RunningMoments | None = None) -> None:
         if self._source is not self.x.value:
             self._set_input_aside()
         self._forward.run()
+        if running is not None:
+            running.let_in(self.mean.array, self.variance.array)
 
     def _set_input_aside(self) -> None:
         """Let `_source` and the blob swap their buffers, so that the output is written elsewhere.

@@ -234,6 +234,12 @@ static const char* signature(void (*)(A...)) {
 
 // What CUDA C has and C++ lacks, as far as our kernels use it.
 static inline void __syncthreads() { cudaemu::barrier(); }
+static inline void __threadfence() {}
+static inline int atomicAdd(int* sum, int more) {
+  int before = *sum;
+  *sum += more;
+  return before;
+}
 template <class A, class B>
 static inline std::common_type_t<A, B> max(A a, B b) {
   return a != a ? b : b != b ? a : a > b ? a : b;

@@ -1,68 +1,42 @@
-// One block per channel of (outer, channels, inner); n counts the channels.
+// Sums per channel of (outer, channels, inner); n counts the blocks, see channels.cuh.
 
-// sums = keep * sums + the channel's sum.
-extern "C" __global__ void channel_sums(int n, const real* values, int outer, int inner,
-                                        float keep, float* sums) {
-  EACH_BLOCK(c, n) {
-    float sum = 0;
-    for (int i = threadIdx.x; i < outer * inner; i += THREADS)
-      sum += values[((long long)(i / inner) * n + c) * inner + i % inner];
-    float total = block_sum(sum);
-    if (threadIdx.x == 0) sums[c] = (keep != 0 ? keep * sums[c] : 0) + total;
+// sums = keep * sums + the channel's sum of dy. With `sign`, dy first goes back through a ReLU
+// whose output or input has that sign, and is written to dx.
+extern "C" __global__ void channel_sums(int n, const real* dy, const real* sign, float slope,
+                                        int outer, int channels, int inner, int parts, float keep,
+                                        real* dx, float* shares, int* arrived, float* sums) {
+  Channels cut{outer, channels, inner, parts};
+  bool packed = aligned(dy, sign, dx);
+  EACH_BLOCK(block, n) {
+    float own[1] = {0}, total[1];
+    cut.each(block, packed, [&](auto run) {
+      auto values = run.read(dy);
+      if (sign) {
+        auto signs = run.read(sign);
+        for (int k = 0; k < sizeof(values) / 4; k++)
+          if (!(signs.at[k] > 0)) values.at[k] *= slope;
+        run.write(dx, values);
+      }
+      for (float value : values.at) own[0] += value;
+    });
+    if (cut.total(block, own, shares, arrived, total)) add_to(sums + block / parts, keep, total[0]);
   }
 }
 
 // sums = keep * sums + the channel's sum of x * dy, where `negative` asks so only over x <= 0.
-extern "C" __global__ void channel_dots(int n, const real* x, const real* dy, int outer, int inner,
-                                        int negative, float keep, float* sums) {
-  EACH_BLOCK(c, n) {
-    float sum = 0;
-    for (int i = threadIdx.x; i < outer * inner; i += THREADS) {
-      long long at = ((long long)(i / inner) * n + c) * inner + i % inner;
-      float value = x[at];
-      if (!negative || value <= 0) sum += value * dy[at];
-    }
-    float total = block_sum(sum);
-    if (threadIdx.x == 0) sums[c] = (keep != 0 ? keep * sums[c] : 0) + total;
-  }
-}
-
-// The mean, then the mean square distance from it.
-extern "C" __global__ void channel_moments(int n, const real* values, int outer, int inner,
-                                           float* mean, float* variance) {
-  int count = outer * inner;
-  EACH_BLOCK(c, n) {
-    float sum = 0, squares = 0;
-    for (int i = threadIdx.x; i < count; i += THREADS)
-      sum += values[((long long)(i / inner) * n + c) * inner + i % inner];
-    float centre = block_sum(sum) / count;
-    for (int i = threadIdx.x; i < count; i += THREADS) {
-      float d = values[((long long)(i / inner) * n + c) * inner + i % inner] - centre;
-      squares += d * d;
-    }
-    float spread = block_sum(squares) / count;
-    if (threadIdx.x == 0) {
-      mean[c] = centre;
-      variance[c] = spread;
-    }
-  }
-}
-
-// The sums of dy and of dy * normed, both before the scale.
-extern "C" __global__ void channel_products(int n, const real* dy, const real* normed, int outer,
-                                            int inner, float* dy_sums, float* product_sums) {
-  EACH_BLOCK(c, n) {
-    float sum = 0, products = 0;
-    for (int i = threadIdx.x; i < outer * inner; i += THREADS) {
-      long long at = ((long long)(i / inner) * n + c) * inner + i % inner;
-      float here = dy[at];
-      sum += here;
-      products += here * normed[at];
-    }
-    float total = block_sum(sum), product = block_sum(products);
-    if (threadIdx.x == 0) {
-      dy_sums[c] = total;
-      product_sums[c] = product;
-    }
+extern "C" __global__ void channel_dots(int n, const real* __restrict__ x,
+                                        const real* __restrict__ dy, int outer, int channels,
+                                        int inner, int parts, int negative, float keep,
+                                        float* shares, int* arrived, float* sums) {
+  Channels cut{outer, channels, inner, parts};
+  bool packed = aligned(x, dy);
+  EACH_BLOCK(block, n) {
+    float own[1] = {0}, total[1];
+    cut.each(block, packed, [&](auto run) {
+      auto xs = run.read(x), dys = run.read(dy);
+      for (int k = 0; k < sizeof(xs) / 4; k++)
+        if (!negative || xs.at[k] <= 0) own[0] += xs.at[k] * dys.at[k];
+    });
+    if (cut.total(block, own, shares, arrived, total)) add_to(sums + block / parts, keep, total[0]);
   }
 }

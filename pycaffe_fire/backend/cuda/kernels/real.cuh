@@ -58,3 +58,51 @@ struct bfloat16 {
 
 typedef float float32;
 typedef REAL real;
+
+// Elementwise kernels take runs of PACK neighbours, 16 bytes of the stored type, wherever all
+// arrays start on such a border, and single elements elsewhere: each_run calls its body with a
+// Run<PACK> or a Run<1>, which reads and writes the values of its elements as floats.
+
+#define PACK (16 / (int)sizeof(real))
+
+template <class T, int W>
+struct alignas(sizeof(T) * W < 16 ? sizeof(T) * W : 16) Vector {
+  T at[W];
+};
+
+template <int W>
+struct Floats {
+  float at[W];
+};
+
+template <int W>
+struct Run {
+  long long first;
+
+  template <class T>
+  __device__ Floats<W> read(const T* values) const {
+    Vector<T, W> found = *(const Vector<T, W>*)(values + first);
+    Floats<W> result;
+    for (int k = 0; k < W; k++) result.at[k] = found.at[k];
+    return result;
+  }
+
+  template <class T>
+  __device__ void write(T* values, const Floats<W>& given) const {
+    Vector<T, W> made;
+    for (int k = 0; k < W; k++) made.at[k] = given.at[k];
+    *(Vector<T, W>*)(values + first) = made;
+  }
+};
+
+template <class... T>
+__device__ inline bool aligned(const T*... arrays) {
+  return ((0ull | ... | (unsigned long long)arrays) & 15) == 0;
+}
+
+template <class Body>
+__device__ inline void each_run(long long n, bool packed, Body body) {
+  long long packs = packed ? n / PACK : 0;
+  EACH(i, packs) body(Run<PACK>{i * PACK});
+  EACH(i, n - packs * PACK) body(Run<1>{packs * PACK + i});
+}

@@ -1,4 +1,4 @@
-// Sums over a block of THREADS threads, always along the same tree.
+// Sums over a block of THREADS threads, always along the same tree; and over several blocks.
 
 template <class T>
 __device__ inline T block_sum(T value) {
@@ -12,4 +12,21 @@ __device__ inline T block_sum(T value) {
   T total = parts[0];
   __syncthreads();
   return total;
+}
+
+// Is this the last of `count` blocks to come here? Then what the others wrote before can be read,
+// through volatile pointers, and *arrived is 0 again.
+__device__ inline bool last_of(int count, int* arrived) {
+  __shared__ int last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    last = atomicAdd(arrived, 1) == count - 1;
+    if (last) *arrived = 0;
+  }
+  __syncthreads();
+  bool result = last;
+  __threadfence();
+  __syncthreads();
+  return result;
 }
