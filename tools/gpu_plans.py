@@ -199,8 +199,9 @@ def convolutions(model: str, batch: int) -> list[Convolution]:
     for layer in made.layer:
         for shape in layer.dummy_data_param.shape:
             shape.dim[0] = batch
-        for part in (layer.convolution_param, layer.inner_product_param):
-            part.ClearField("weight_filler")
+        for field in ("convolution_param", "inner_product_param"):
+            if layer.HasField(field):
+                getattr(layer, field).ClearField("weight_filler")
     backend = Recording()
     Net(made, schema.TRAIN, backend=backend)
     return list(dict.fromkeys(backend.found))

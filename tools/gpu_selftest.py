@@ -3,6 +3,7 @@
 
     pip install -e '.[gpu]' && python tools/gpu_selftest.py               the first GPU
     python tools/gpu_selftest.py --gpu 1 --report mine.json               another one
+    python tools/gpu_selftest.py --quick                                  speeds of one image only
 
 It executes all reference cases of Caffe that the tests have, every update rule, short trainings of
 LeNet, from memory and from an LMDB, with blobs stored as float32, float16 and bfloat16, by our
@@ -60,6 +61,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gpu", type=int, default=0, help="which GPU (default: 0)")
     parser.add_argument("--report", type=Path, default=Path("gpu_selftest.json"))
+    parser.add_argument("--quick", action="store_true", help="measure with one image, once")
     options = parser.parse_args()
     try:
         gpu = gpu_backend(options.gpu, GpuOptions(cudnn=False))
@@ -71,7 +73,7 @@ def main() -> int:
         report.run(name, check)
     for name, check in checks_of_ranks(gpu):
         report.run(name, check)
-    for name, figures in timings(gpu, cudnn):
+    for name, figures in timings(gpu, cudnn, options.quick):
         report.measured(name, figures)
     report.finish(options.report)
     return 1 if report.failures else 0
@@ -325,28 +327,26 @@ def two_ranks(flags: list[str], limit: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
         net = Path(folder, "net.prototxt")
         net.write_text(str(lenet()))
-        alone, both = (
-            fire_trained(Path(folder), name, more)
-            for name, more in (
-                ("alone", ["--gpu", "0"]),
-                ("both", ["-n", "2", "--gpu", "0,1", *flags]),
-            )
-        )
+        alone = fire_trained(Path(folder), "alone", 1, ["--gpu", "0"])
+        both = fire_trained(Path(folder), "both", 2, ["--gpu", "0,1", *flags])
     for i, (got, want) in enumerate(zip(both, alone, strict=True)):
         near(got, want, f"weights {i}", limit)
 
 
-def fire_trained(folder: Path, name: str, flags: list[str]) -> list[Any]:
+def fire_train(ranks: int) -> list[str]:
+    """The command that trains on so many ranks."""
+    return [sys.executable, "-m", "pycaffe_fire.cli.fire_train", "-n", str(ranks)]
+
+
+def fire_trained(folder: Path, name: str, ranks: int, flags: list[str]) -> list[Any]:
     """Weights after five iterations of two leaves by fire_train with these flags."""
     solver = folder / f"{name}.prototxt"
     solver.write_text(
         f'net: "{folder}/net.prototxt" snapshot_prefix: "{folder}/{name}" max_iter: 5 '
         f"{SOLVER.replace('false', 'true')}"
     )
-    command = [sys.executable, "-m", "pycaffe_fire.cli.fire_train", "--solver", str(solver)]
-    done = subprocess.run(
-        [*command, "--leaves", "2", *flags], capture_output=True, text=True, timeout=600, cwd=ROOT
-    )
+    command = [*fire_train(ranks), "--solver", str(solver), "--leaves", "2", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=ROOT)
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
     layers = schema.read_weights(f"{folder}/{name}_iter_5.caffemodel")
@@ -376,10 +376,12 @@ def repeated(gpu: Backend, kind: str = "float32", **options: Any) -> None:
 # Speeds, beside what the device could do at best.
 
 BATCHES = {"lenet": 256, "googlenet": 32, "resnet50": 32}
+PASSES = 5  # over a blob at least: written and read twice, its gradient written and read once
 
 
-def timings(gpu: Any, cudnn: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    for model, batch in BATCHES.items():
+def timings(gpu: Any, cudnn: Any, quick: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+    for model, usual in BATCHES.items():
+        batch = 1 if quick else usual
         for engine, backend in (("our kernels", gpu), ("cuDNN", cudnn)):
             for kind in ("float32", *ROUNDING):
                 for cuda_graph in (False, True):
@@ -387,29 +389,38 @@ def timings(gpu: Any, cudnn: Any) -> Iterator[tuple[str, dict[str, Any]]]:
                     name += ", CUDA graph" if cuda_graph else ""
                     if backend is None:
                         continue
+                    iterations = 1 if quick else 20
                     try:
-                        yield name, timing(backend, model, batch, kind, cuda_graph)
+                        yield name, timing(backend, model, batch, kind, cuda_graph, iterations)
                     except Exception as error:
                         yield name, {"not measured": f"{type(error).__name__}: {error}"}
 
 
-def timing(gpu: Any, model: str, batch: int, kind: str, cuda_graph: bool) -> dict[str, Any]:
+def timing(
+    gpu: Any, model: str, batch: int, kind: str, cuda_graph: bool, iterations: int = 20
+) -> dict[str, Any]:
     param = schema.parse_text(SOLVER, schema.SolverParameter())
     param.net_param.CopyFrom(stored_as(synthetic(model, batch), kind))
     solver = Solver(param, SolverOptions(gpu, param.random_seed, cuda_graph=cuda_graph))
-    solver.step(5)
+    solver.step(3)  # plans, allocates, and records a graph
     gpu.compute.synchronize()
     began = time.perf_counter()
-    solver.step(20)
+    solver.step(iterations)
     queued = time.perf_counter() - began
     gpu.compute.synchronize()
-    seconds = (time.perf_counter() - began) / 20
-    operations = 3 * 2 * facts(solver.net).multiply_adds
+    seconds = (time.perf_counter() - began) / iterations
+    net = facts(solver.net)
+    operations = 3 * 2 * net.multiply_adds
+    moved = PASSES * sum(layer.memory for layer in net.layers)
+    best = {"arithmetic": operations / peak(gpu), "memory": moved / bandwidth(gpu)}
+    bound = max(best, key=lambda name: best[name])
     solver.close()
     return {
         "images/s": round(batch / seconds), "ms": round(1e3 * seconds, 2),
-        "ms of Python": round(50 * queued, 2), "TFLOP/s": round(1e-12 * operations / seconds, 2),
-        "images/s at best": round(batch / (operations / peak(gpu))),
+        "ms of Python": round(1e3 * queued / iterations, 2),
+        "TFLOP/s": round(1e-12 * operations / seconds, 2),
+        "GB/s": round(1e-9 * moved / seconds, 1),
+        "images/s at best": round(batch / best[bound]), "bound by": bound,
     }  # fmt: skip
 
 
@@ -431,6 +442,12 @@ def peak(gpu: Any) -> float:
     about = gpu.xp.cuda.runtime.getDeviceProperties(gpu.device)
     lanes = 64 if (about["major"], about["minor"]) in ((7, 5), (8, 0)) else 128
     return float(2e3 * lanes * about["multiProcessorCount"] * about["clockRate"])
+
+
+def bandwidth(gpu: Any) -> float:
+    """Bytes per second of the device's memory, which moves two words in a cycle."""
+    about = gpu.xp.cuda.runtime.getDeviceProperties(gpu.device)
+    return float(2e3 * about["memoryClockRate"] * about["memoryBusWidth"] / 8)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -377,9 +377,9 @@ class Backend(ABC):
     def wait(self) -> None:  # noqa: B027
         """Until all that was asked of a device is done."""
 
-    def memory_report(self, planned: Mapping[str, int]) -> str | None:
-        """What a run will take of memory that is scarce, with `planned` bytes by purpose."""
-        return None
+    def planned_bytes(self) -> int:
+        """What the plans made so far keep and share on a device, besides blobs."""
+        return 0
 
     # Looking at results. A device answers later, so that nothing waits for it in between.
 

@@ -103,6 +103,9 @@ class Layer(Description):
         """
         raise NotImplementedError
 
+    def plan_ahead(self, leads: bool) -> None:
+        """Make plans that are otherwise made in the first pass: their memory is to be known."""
+
     def multiply_adds(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> int:
         """How many there are in the matrix products of one forward pass.
 

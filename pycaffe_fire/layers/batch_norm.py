@@ -134,6 +134,11 @@ class BatchNorm(Neuron):
             plan.forward(self._running(samples) if remember else None)
             run.give_data()
 
+    def plan_ahead(self, leads: bool) -> None:
+        self.leads = leads
+        self._plans_for()
+        self.leads = False
+
     def _plans_for(self) -> list[NormPlan]:
         """Plans with or without the work of the layers after it; made when first needed, because
         their weights come into being after this layer was reshaped."""

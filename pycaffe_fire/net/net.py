@@ -167,6 +167,11 @@ class Net(Wiring):
         self.run_backward()
         return loss
 
+    def plan_ahead(self) -> None:
+        """Plan all that a pass needs, so that its memory is known before the first."""
+        for index, layer in enumerate(self.layers):
+            layer.plan_ahead(index in self.groups)
+
     def share_gradients(self) -> None:
         """Let blobs whose gradients are never alive together use the same memory."""
         share_gradients(self)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..backend.sizes import mebibytes
 from ..net import Net
 from ..net.summary import BYTES, NetFacts, facts
-from ..solver.capacity import Need, free_bytes
+from ..solver.capacity import Need, free_bytes, largest_batch
 
 TRAINING = 3  # forward passes' worth of arithmetic: backward computes two products for each
 WIDEST_NAME, WIDEST_SHAPE = 44, 40
@@ -30,8 +30,15 @@ def summary_lines(net: Net, need: Need, ranks: int) -> list[str]:
         f"One iteration: {iteration:,.4g} GFLOP over {ranks} rank{'s' if ranks > 1 else ''}",
         f"Memory on a rank: {mebibytes(weights + need.total)} (weights {mebibytes(weights)}, "
         f"{need.text()})",
-        *([f"Memory free: {mebibytes(free)}"] if free is not None else []),
+        *([_room(need, free, found.samples)] if free is not None else []),
     ]
+
+
+def _room(need: Need, free: int, samples: int) -> str:
+    return (
+        f"Memory free: {mebibytes(free)}, enough for batches of about "
+        f"{largest_batch(need, free, samples):,}"
+    )
 
 
 def _table(found: NetFacts) -> list[str]:

@@ -35,6 +35,7 @@ class Need:
     parameters: int  # their gradients and history
     batches: int
     tests: int
+    plans: int = 0  # what a device's plans keep and share
 
     @property
     def total(self) -> int:
@@ -43,10 +44,12 @@ class Need:
     @property
     def growing(self) -> int:
         """The part that grows with the training batch."""
-        return self.blobs + self.gradients + self.batches
+        return self.blobs + self.gradients + self.batches + self.plans
 
     def text(self) -> str:
-        return ", ".join(f"{name} {mebibytes(size)}" for name, size in asdict(self).items())
+        parts = asdict(self).items()
+        shown = [(name, size) for name, size in parts if size or name != "plans"]
+        return ", ".join(f"{name} {mebibytes(size)}" for name, size in shown)
 
 
 def need_of(net: Net, copies: int, tests: Sequence[Net], slots: int, shared: bool) -> Need:
@@ -55,12 +58,16 @@ def need_of(net: Net, copies: int, tests: Sequence[Net], slots: int, shared: boo
     # Leaves that wait for their siblings in the tree keep a buffer of gradients each.
     waiting = len(net.context.own_leaves).bit_length()
     host = net.backend.on_host  # else batches wait in host memory, not on the device
+    if not host:
+        for each in (net, *tests):
+            each.plan_ahead()
     return Need(
         BYTES * copies * values,
         BYTES * copies * gradients,
         BYTES * net.parameters.size * (copies * waiting + slots),
         copies * _batches(net) if host else 0,
         sum(BYTES * planned_elements(test, False)[0] + _batches(test) * host for test in tests),
+        net.backend.planned_bytes(),
     )
 
 
@@ -91,6 +98,24 @@ def check_fits(need: Need, backend: Backend, batch: int, ranks: int) -> None:
         f"a batch of {batch} does not fit into memory: training needs another "
         f"{mebibytes(need.total)}{each} ({need.text()}), but {what} has {mebibytes(free)} free; "
         f"{_way_out(need, free // sharing, batch)}"
+    )
+
+
+def largest_batch(need: Need, free: int, batch: int) -> int:
+    """How many samples about would fit, where `batch` of them need this."""
+    room = free - (need.total - need.growing)
+    return max(0, room * batch // max(1, need.growing))
+
+
+def device_report(need: Need, weights: int, backend: Backend, batch: int) -> str | None:
+    """What a run will take of a device, before its first launch; None for the host's memory."""
+    free = free_bytes(backend)
+    if backend.on_host or free is None:
+        return None
+    return (
+        f"Device memory: {mebibytes(weights + need.total)} planned (weights {mebibytes(weights)}, "
+        f"{need.text()}), {mebibytes(free)} free; a batch of about "
+        f"{largest_batch(need, free, batch):,} would fit"
     )
 
 

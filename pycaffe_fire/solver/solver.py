@@ -25,7 +25,7 @@ from ..schema.proto import SolverParameter
 from ..schema.verdicts import refusals
 from ..version import VERSION
 from .best import Best
-from .capacity import check_fits, need_of
+from .capacity import check_fits, device_report, need_of
 from .evaluation import Evaluation
 from .events import (
     Evaluated,
@@ -168,8 +168,9 @@ class Solver:
         self.snapshots = Snapshots(self, self.options.keep)
 
     def _report_memory(self) -> None:
-        planned = {"weights": BYTES * self.net.parameters.size, **asdict(self._need)}
-        report = self.backend.memory_report(planned)
+        weights = BYTES * self.net.parameters.size
+        batch = self.batch_size // self.param.iter_size // self.leaves.count
+        report = device_report(self._need, weights, self.backend, batch)
         if report:
             log.info("%s", report)
 

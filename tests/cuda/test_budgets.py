@@ -52,8 +52,9 @@ def small_batch(model: str) -> Any:
     for layer in made.layer:
         for shape in layer.dummy_data_param.shape:
             shape.dim[0] = 1
-        layer.convolution_param.ClearField("weight_filler")
-        layer.inner_product_param.ClearField("weight_filler")
+        for field in ("convolution_param", "inner_product_param"):
+            if layer.HasField(field):
+                getattr(layer, field).ClearField("weight_filler")
     return made
 
 

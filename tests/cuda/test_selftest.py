@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pycaffe_fire.backend import choice
+from pycaffe_fire.parallel.launch import find_mpiexec
 
 TOOL = Path(__file__).parents[2] / "tools" / "gpu_selftest.py"
 
@@ -41,7 +43,7 @@ def test_report(
 
     monkeypatch.setattr(selftest, "checks", checks)
     monkeypatch.setattr(selftest, "checks_of_ranks", lambda gpu: [])
-    monkeypatch.setattr(selftest, "timings", lambda gpu, cudnn: [("LeNet", {"images/s": 7})])
+    monkeypatch.setattr(selftest, "timings", lambda gpu, cudnn, quick: [("LeNet", {"images/s": 7})])
     path = tmp_path / "report.json"
     monkeypatch.setattr("sys.argv", ["gpu_selftest.py", "--report", str(path)])
     assert selftest.main() == 1
@@ -59,7 +61,7 @@ def test_report(
 
 def test_without_a_gpu(selftest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     choice._gpu_backend.cache_clear()
-    monkeypatch.setitem(__import__("sys").modules, "cupy", None)
+    monkeypatch.setitem(sys.modules, "cupy", None)
     monkeypatch.setattr("sys.argv", ["gpu_selftest.py"])
     with pytest.raises(SystemExit, match="gpu_selftest: cannot run on GPU 0: CuPy"):
         selftest.main()
@@ -80,9 +82,24 @@ def test_what_is_checked(selftest: Any) -> None:
     assert not any("cuDNN" in name for name, _ in selftest.checks(object(), None))
 
 
-def test_a_speed(selftest: Any, cuda: Any) -> None:
-    figures = selftest.timing(cuda, "lenet", 2, "float32", False)
-    assert set(figures) >= {"images/s", "images/s at best", "TFLOP/s"} and figures["images/s"] > 0
+def test_speeds(selftest: Any, cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selftest, "BATCHES", {"lenet": 2})
+    found = dict(selftest.timings(cuda, None, True))
+    assert len(found) == 6 and "lenet, batch 1, our kernels, bfloat16, CUDA graph" in found
+    for figures in found.values():
+        assert figures["images/s"] > 0 and figures["images/s at best"] > 0, figures
+        assert figures["bound by"] in ("arithmetic", "memory")
+
+
+def test_two_ranks(selftest: Any, cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real processes on stand-ins for CuPy and NCCL: the tree's bits are those of one process."""
+    mpiexec = find_mpiexec()
+    monkeypatch.setattr(
+        selftest,
+        "fire_train",
+        lambda ranks: [mpiexec, "-n", str(ranks), sys.executable, "-m", "tests.parallel.gpu_rank"],
+    )
+    selftest.two_ranks([], 0.0)
 
 
 def test_two_ranks_are_tried_where_there_are_two_devices(selftest: Any, cuda: Any) -> None:

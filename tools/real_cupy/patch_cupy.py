@@ -45,7 +45,7 @@ DEVICE = """\
         'maxThreadsPerMultiProcessor': 2048, 'totalGlobalMem': 8 << 30,
         'maxThreadsDim': (1024, 1024, 64), 'maxGridSize': (2147483647, 65535, 65535),
         'regsPerBlock': 65536, 'l2CacheSize': 1 << 20, 'totalConstMem': 65536,
-        'clockRate': 1000000,
+        'clockRate': 1000000, 'memoryClockRate': 1000000, 'memoryBusWidth': 64,
     }
     return properties
 """

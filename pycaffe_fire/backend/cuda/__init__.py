@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from math import fsum, prod
 from typing import Any
@@ -37,7 +37,6 @@ from ..base import (
 )
 from ..blob import Blob
 from ..numpy import NumPyBackend
-from ..sizes import mebibytes
 from ..tensor import FLOAT32, NATIVE, Array, Tensor
 from .activation import ReLU
 from .add import Sum
@@ -54,6 +53,7 @@ from .dropout import Dropout
 from .graph import GraphRecorder
 from .images import DeviceTransform
 from .inner_product import InnerProduct
+from .kept import Kept
 from .later import Later, Scalar
 from .launch import KINDS, Kernels, kernel_names, kind_of, words
 from .loss_scale import DynamicScale
@@ -97,7 +97,7 @@ class CudaBackend(NumPyBackend):
         self.kernels, self.blas = Kernels(self.xp), Blas(self.xp, tf32)
         self._engines = Engines(self.compute, cudnn, tf32)
         self._reserved = 0
-        self._kept: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
+        self._kept: weakref.WeakSet[Kept] = weakref.WeakSet()
         self._deferred_checks: list[tuple[Array, Callable[[], None]]] = []
         self._watched: list[weakref.ref[SoftmaxLoss]] = []
         self._recorder: GraphRecorder | None = None  # while it records
@@ -224,10 +224,11 @@ class CudaBackend(NumPyBackend):
     def finish_uploads(self) -> None:
         self.uploads.finish()
 
-    def keep(self, plan: object, elements: int, dtype: Any = np.float32) -> Array:
+    def keep(self, elements: int, dtype: Any = np.float32) -> Kept:
         """Memory that a plan holds between its passes."""
-        self._kept[plan] = self._kept.get(plan, 0) + elements * np.dtype(dtype).itemsize
-        return self.xp.empty(elements, dtype)
+        kept = Kept(self.xp, elements, dtype)
+        self._kept.add(kept)
+        return kept
 
     def download(self, values: Array) -> Array:
         self.activate()
@@ -241,15 +242,8 @@ class CudaBackend(NumPyBackend):
         """A plan will want this much scratch memory; all plans share one piece."""
         self._reserved = max(self._reserved, words(elements, kind))
 
-    def memory_report(self, planned: Mapping[str, int]) -> str:
-        own = {"plans": sum(self._kept.values()), "scratch": 4 * self._reserved}
-        parts = {**planned, **own}
-        total, free = sum(parts.values()), int(self._device.mem_info[0])
-        text = ", ".join(f"{name} {mebibytes(size)}" for name, size in parts.items())
-        report = f"Device memory: {mebibytes(total)} planned ({text}), {mebibytes(free)} free"
-        if total > free:
-            report += ". This will not fit: use a smaller batch_size, or more processes"
-        return report
+    def planned_bytes(self) -> int:
+        return sum(kept.nbytes for kept in self._kept) + 4 * self._reserved
 
     def scratch(self, elements: int, kind: str = FLOAT32) -> Array:
         size = words(elements, kind)

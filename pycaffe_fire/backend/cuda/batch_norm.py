@@ -35,8 +35,8 @@ class BatchNorm(NormPlan):
         self._kept = backend.tensor((x.count,)) if x.value is y.value else None
         if self._kept is not None:
             self._kept.store_as(y.value.kind)
-            self._kept.bind(backend.keep(self, self._kept.words))
-        self._sums = backend.keep(self, 2 * channels)
+            self._room = backend.keep(self._kept.words)
+        self._sums = backend.keep(2 * channels)
 
     def forward(self, running: RunningMoments | None = None) -> None:
         kind = self.y.value.kind
@@ -46,11 +46,19 @@ class BatchNorm(NormPlan):
                 self._channels.blocks, x, *self._channels.cut, *self._channels.room,
                 *_numbers(running), target(self.mean), target(self.variance), *_sums(running),
             )  # fmt: skip
-        kept = None if self._kept is None else target(self._kept)
+        kept = self._copy()
         self.kernels["normalize", kind](
             x.size, x, *self._parameters(), *self._sizes, self.eps, self.relu, kept,
             target(self.y.value),
         )  # fmt: skip
+
+    def _copy(self) -> Any:
+        """Where forward puts a copy of its input, if anywhere."""
+        if self._kept is None:
+            return None
+        if self._kept.buffer is None:
+            self._kept.bind(self._room())
+        return target(self._kept)
 
     def restore(self) -> None:
         if self._kept is not None:
@@ -60,7 +68,7 @@ class BatchNorm(NormPlan):
         kind = self.x.gradient.kind
         x = source(self.x.value if self._kept is None else self._kept, kind)
         dy = source(self.y.gradient, kind)
-        sums, products = self._sums[: self._sizes[0]], self._sums[self._sizes[0] :]
+        sums, products = self._sums()[: self._sizes[0]], self._sums()[self._sizes[0] :]
         self.kernels["normalize_sums", kind].blocks(
             self._channels.blocks, x, dy, *self._parameters(), *self._channels.cut, self.eps,
             self.relu, *self._channels.room, sums, products,

@@ -25,13 +25,14 @@ class Channelwise(ChannelPlan):
         if keep and x.value is y.value:
             self._kept = backend.tensor((x.count,))
             self._kept.store_as(y.value.kind)
+            self._room = backend.keep(self._kept.words)
 
     def _copy(self) -> Any:
         """Where forward puts a copy of its input, if anywhere."""
         if self._kept is None:
             return None
         if self._kept.buffer is None:
-            self._kept.bind(self.backend.keep(self, self._kept.words))
+            self._kept.bind(self._room())
         return target(self._kept)
 
     def _input(self, kind: str) -> Array:

@@ -34,14 +34,14 @@ class LRN(Plan):
         self.factor = alpha / size ** (1 if across else len(spatial))
         box = np.array([x.shape[1], *lifted(spatial), *halves], np.int32)
         self._box = backend.xp.asarray(box)
-        self._scale = backend.keep(self, x.count)
+        self._scale = backend.keep(x.count)
         backend.reserve(x.count)
 
     def forward(self) -> None:
         kind = self.y.value.kind
         x, y = source(self.x.value, kind), target(self.y.value)
         self.kernels["lrn", kind](
-            x.size, x, self._box, self.factor, self.beta, self.k, self._scale, y
+            x.size, x, self._box, self.factor, self.beta, self.k, self._scale(), y
         )
 
     def backward(self) -> None:
@@ -49,7 +49,7 @@ class LRN(Plan):
         x, dy = source(self.x.value, kind), source(self.y.gradient, kind)
         dx = target(self.x.gradient)
         ratio = self.backend.scratch(x.size)
-        self.kernels["lrn_ratio", kind](x.size, x, dy, self._scale, self.beta, ratio)
+        self.kernels["lrn_ratio", kind](x.size, x, dy, self._scale(), self.beta, ratio)
         self.kernels["lrn_backward", kind](
-            x.size, x, dy, self._scale, ratio, self._box, self.factor, self.beta, dx
+            x.size, x, dy, self._scale(), ratio, self._box, self.factor, self.beta, dx
         )

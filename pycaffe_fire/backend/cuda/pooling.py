@@ -26,13 +26,13 @@ class Pooling(PoolingPlan):
         axes = len(window.kernel)
         self._geometry = geometry(backend.xp, 1, x.shape[-axes:], y.shape[-axes:], window)
         size = y.count if method == "MAX" else 0
-        self._mask = backend.keep(self, size, np.int32)
+        self._mask = backend.keep(size, np.int32)
 
     def forward(self) -> None:
         kind = self.y.value.kind
         x, y = source(self.x.value, kind), target(self.y.value)
         if self.method == "MAX":
-            self.kernels["max_pool", kind](y.size, x, self._geometry, y, self._mask)
+            self.kernels["max_pool", kind](y.size, x, self._geometry, y, self._mask())
         else:
             self.kernels["average_pool", kind](y.size, x, self._geometry, y)
 
@@ -40,10 +40,10 @@ class Pooling(PoolingPlan):
         kind = self.x.gradient.kind
         dy, dx = source(self.y.gradient, kind), target(self.x.gradient)
         if self.method == "MAX":
-            self.kernels["max_pool_backward", kind](dx.size, dy, self._mask, self._geometry, dx)
+            self.kernels["max_pool_backward", kind](dx.size, dy, self._mask(), self._geometry, dx)
         else:
             self.kernels["average_pool_backward", kind](dx.size, dy, self._geometry, dx)
 
     @property
     def mask(self) -> Array:
-        return self._mask.reshape(self.y.shape)
+        return self._mask().reshape(self.y.shape)

@@ -27,22 +27,22 @@ class SoftmaxLoss(LossPlan):
     def __init__(self, backend: CudaBackend, x: Blob, loss: Blob, case: LabelLoss) -> None:
         self.backend, self.x, self.loss, self.case = backend, x, loss, case
         self._samples, self._classes = x.shape[0], x.count // x.shape[0]
-        self._prob = backend.keep(self, x.count)
-        self._losses = backend.keep(self, self._samples)
-        self._normalizer = backend.keep(self, 1)
+        self._prob = backend.keep(x.count)
+        self._losses = backend.keep(self._samples)
+        self._normalizer = backend.keep(1)
         self._trouble = backend.xp.zeros(TROUBLE, np.float32)
         backend.watch(self)
 
     @property
     def prob(self) -> Array:
-        return self._prob.reshape(self.x.shape)
+        return self._prob().reshape(self.x.shape)
 
     def forward(self) -> None:
         case = self.case
         self.backend.kernels["softmax_loss"].blocks(
             self._samples, source(self.x.value, FLOAT32), source(case.labels.value, FLOAT32),
-            self._classes, *self._labels(), case.weights, case.normalizer or 0.0, self._prob,
-            self._losses, self.backend.arrivals, self._normalizer, self._trouble,
+            self._classes, *self._labels(), case.weights, case.normalizer or 0.0, self._prob(),
+            self._losses(), self.backend.arrivals, self._normalizer(), self._trouble,
             target(self.loss.value),
         )  # fmt: skip
 
@@ -50,7 +50,7 @@ class SoftmaxLoss(LossPlan):
         kind, dx = self.x.gradient.kind, target(self.x.gradient)
         labels = source(self.case.labels.value, FLOAT32)
         self.backend.kernels["softmax_loss_backward", kind](
-            dx.size, self._prob, labels, source(self.loss.gradient), self._normalizer,
+            dx.size, self._prob(), labels, source(self.loss.gradient), self._normalizer(),
             self._classes, *self._labels(), self.case.weights, dx,
         )  # fmt: skip
 

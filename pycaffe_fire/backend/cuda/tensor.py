@@ -17,6 +17,7 @@ import numpy as np
 
 from ..blob import Blob, BlobView
 from ..tensor import FLOAT32, NATIVE, PLAIN, ZERO, Array, Tensor
+from .kept import Kept
 from .launch import KINDS, words
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class CudaTensor(Tensor):
 
     def __init__(self, backend: CudaBackend, shape: Sequence[int]) -> None:
         self._view: Array | None = None  # given to array code, and the value while it is there
-        self._copies: dict[str, Array] = {}
+        self._copies: dict[str, Kept] = {}
         self._valid: set[str] = set()  # kinds of copies that hold the value
         self._relu: Rectifier | None = None
         self._zeros = False  # is the memory known to hold zeros?
@@ -142,9 +143,9 @@ class CudaTensor(Tensor):
         native = self.buffer[:elements]
         if kind == self.kind:
             return native
-        if kind not in self._copies or self._copies[kind].size < elements:
-            self._copies[kind] = self.backend.keep(self, elements, KINDS[kind])
-        copy = self._copies[kind][:elements]
+        if kind not in self._copies or self._copies[kind]().size < elements:
+            self._copies[kind] = self.backend.keep(elements, KINDS[kind])
+        copy = self._copies[kind]()[:elements]
         if kind not in self._valid:
             self.backend.convert(native, copy)
             self._valid.add(kind)

@@ -271,7 +271,7 @@ runtime = types.SimpleNamespace(
     getDeviceCount=lambda: Device.count,
     getDeviceProperties=lambda device: {
         "name": b"Emulated device", "totalGlobalMem": 2**34, "multiProcessorCount": 1, "major": 7,
-        "minor": 5, "clockRate": 1590000,
+        "minor": 5, "clockRate": 1590000, "memoryClockRate": 5001000, "memoryBusWidth": 256,
     },
     driverGetVersion=lambda: 13000,
     runtimeGetVersion=lambda: 13000, CUDA_R_32F=0, CUDA_R_16F=2, CUDA_R_16BF=14,
