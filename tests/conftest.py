@@ -29,7 +29,8 @@ STAND_IN_ONLY = (
     "test_races.py", "test_budgets.py", "test_cudnn", "test_device.py", "test_graph.py",
     "test_selftest.py::test_report", "test_selftest.py::test_two_ranks", "waits_for_copies_only",
     "a_shown_loss_is_read_once", "test_health_on_device.py", "test_memory.py", "thread_order",
-    "test_ends_where_the_cpu_ends",
+    "test_ends_where_the_cpu_ends", "two_passes_each_way", "comes_with_the_sums",
+    "transformed_on_the_device",
 )  # fmt: skip
 
 

@@ -61,6 +61,8 @@ class Parameters:
 
     def bind_gradients(self, buffer: Array | None = None) -> None:
         """Put all gradients into `buffer` (a new one if None), keeping nothing of the old."""
+        if buffer is not None and buffer is self.gradients:
+            return
         if buffer is None:
             buffer = self.zeros()
         self.gradients = buffer

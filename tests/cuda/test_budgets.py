@@ -35,12 +35,12 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    ("googlenet", "cudnn"): Budget(585, 112, 101),
-    ("googlenet", "ours"): Budget(800, 112, 101),
-    ("resnet50", "cudnn"): Budget(870, 200, 40),
-    ("resnet50", "ours"): Budget(1025, 200, 40),
-    ("alexnet", "cudnn"): Budget(100, 40, 35),
-    ("alexnet", "ours"): Budget(130, 40, 35),
+    ("googlenet", "cudnn"): Budget(347, 7, 5),
+    ("googlenet", "ours"): Budget(563, 7, 5),
+    ("resnet50", "cudnn"): Budget(436, 5, 3),
+    ("resnet50", "ours"): Budget(588, 5, 3),
+    ("alexnet", "cudnn"): Budget(58, 5, 3),
+    ("alexnet", "ours"): Budget(88, 5, 3),
 }
 
 
