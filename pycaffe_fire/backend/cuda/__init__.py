@@ -100,6 +100,7 @@ class CudaBackend(NumPyBackend):
         self._kept: weakref.WeakSet[Kept] = weakref.WeakSet()
         self._deferred_checks: list[tuple[Array, Callable[[], None]]] = []
         self._watched: list[weakref.ref[SoftmaxLoss]] = []
+        self.unwatched = False  # has one of them run since the last look?
         self._recorder: GraphRecorder | None = None  # while it records
         self._places: weakref.WeakKeyDictionary[Tensor, Array] | None = None
         self.viewed: list[CudaTensor] = []  # of which array code holds float32 arrays
@@ -273,10 +274,9 @@ class CudaBackend(NumPyBackend):
 
     def confirm(self) -> None:
         """Raise the error of the first condition that did not hold since the last look."""
-        for watched in tuple(self._watched):
-            plan = watched()
-            if plan is not None:
-                plan.confirm()
+        watched, self.unwatched = tuple(self._watched) if self.unwatched else (), False
+        for plan in filter(None, (each() for each in watched)):
+            plan.confirm()
         checks, self._deferred_checks = self._deferred_checks, []
         if not checks:
             return

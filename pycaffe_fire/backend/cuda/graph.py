@@ -136,6 +136,7 @@ class GraphRecorder(Recorder):
             used = self._used * WIDTH
             self._device[:used].set(self._host[:used], stream=self._stream)
         self._graph.launch(self._stream)
+        self._backend.unwatched = True
         for condition, on_failure in self.deferred_checks:
             self._backend.require(condition.copy(), on_failure)
 

@@ -38,7 +38,7 @@ class SoftmaxLoss(LossPlan):
         return self._prob().reshape(self.x.shape)
 
     def forward(self) -> None:
-        case = self.case
+        case, self.backend.unwatched = self.case, True
         self.backend.kernels["softmax_loss"].blocks(
             self._samples, source(self.x.value, FLOAT32), source(case.labels.value, FLOAT32),
             self._classes, *self._labels(), case.weights, case.normalizer or 0.0, self._prob(),
