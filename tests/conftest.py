@@ -21,7 +21,7 @@ from tests.cuda.cuda_emulator import Compiler, Module, compiler_missing
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 if os.environ.get("CUDAEMU_SANITIZE"):  # set by test_sanitizer.py for the run inside its run
-    Module.compiler = Compiler(("-O1", "-g", "-w", "-fsanitize=address"))
+    Module.compiler = Compiler(("-O0", "-g1", "-w", "-fsanitize=address"))
 
 
 REAL = os.environ.get("REAL_CUPY") == "1"

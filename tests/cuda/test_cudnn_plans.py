@@ -32,7 +32,7 @@ def plans(*flags: str) -> list[str]:
 
 def test_every_convolution_has_plans_on_four_devices() -> None:
     """Of some models; `python tools/gpu_plans.py` asks for all of them, which takes minutes."""
-    some = ("lenet", "googlenet", "mobilenet_v1")
+    some = ("lenet", "nin", "mobilenet_v1")
     lines = plans("--models", ",".join(some), "--batch", "32")
     planned = [line for line in lines if " products planned" in line]
     assert len(planned) == len(some) * len(DEVICES)
@@ -41,7 +41,7 @@ def test_every_convolution_has_plans_on_four_devices() -> None:
 
 
 def test_tensor_cores_where_they_are_allowed() -> None:
-    flags = ("--models", "googlenet", "--devices", "A100", "--batch", "32")
+    flags = ("--models", "nin", "--devices", "A100", "--batch", "32")
     for more in (("--math", "tf32"), ("--precision", "float16"), ("--precision", "bfloat16")):
         (line,) = [line for line in plans(*flags, *more) if " products planned" in line]
         assert "TENSOR_CORE" in line and "NONDETERMINISTIC" not in line, line

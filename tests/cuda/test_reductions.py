@@ -39,15 +39,16 @@ def normalised(backend: Backend, shape: tuple[int, ...], in_place: bool) -> dict
     ):
         blob.data[...] = backend.xp.asarray(np.float32(values))
     plan = backend.batch_norm(x, y, scale, shift, 1e-5, False, True)
-    sums = [backend.xp.asarray(np.ones(n, np.float32)) for n in (shape[1], shape[1], 1)]
-    plan.forward(RunningMoments(*sums, fade=0.5, unbiased=1.25))
+    ones = [backend.xp.asarray(np.ones(n, np.float32)) for n in (shape[1], shape[1], 1)]
+    running = RunningMoments(ones[0], ones[1], ones[2], fade=0.5, unbiased=1.25)
+    plan.forward(running)
     found = {"y": np.array(backend.host_view(y).data)}
     y.diff[...] = backend.xp.asarray(np.float32(rng.standard_normal(shape)))
     shift.diff[...] = 3
     plan.backward(True, True, True)
     names = {"x": x, "scale": scale, "shift": shift}
     found |= {name: np.array(backend.host_view(blob).diff) for name, blob in names.items()}
-    found |= {f"sums {i}": np.asarray(_host(values)) for i, values in enumerate(sums)}
+    found |= {f"sums {i}": np.asarray(_host(values)) for i, values in enumerate(ones)}
     found |= {"mean": np.array(plan.mean.host), "variance": np.array(plan.variance.host)}
     return found
 
