@@ -17,6 +17,7 @@ from pycaffe_fire.report.record import record_tables  # noqa: E402
 from pycaffe_fire.report.runs import read_run  # noqa: E402
 from tests.parallel.test_jobs import PYTHON, folder, start, write  # noqa: E402, F401
 
+PARTS = ("compute", "data", "exposed", "hidden", "update")
 NAP = 0.05  # seconds that rank 1 takes longer for every pass
 SLOW = f"""
 import os
@@ -50,13 +51,18 @@ def test_a_slow_rank_is_seen_in_times_trace_and_page(folder: Path) -> None:  # n
     assert job.returncode == 0, output
     log = folder / "snap_log.jsonl"
 
-    # --times: a line for each rank at every display, and who was slowest.
-    lines = re.findall(r"Time on rank (\d): compute (\S+) s, .* exposed (\S+) s", output)
+    # --times: a line for each rank at every display, and who was slowest. Nothing but what rank 1
+    # sleeps is certain on a busy machine.
+    parts = ", ".join(rf"{name} (\S+) s" for name in PARTS)
+    lines = re.findall(rf"Time on rank (\d): {parts}", output)
     assert [line[0] for line in lines] == ["0", "1"] * 8
-    last = {rank: (float(compute), float(exposed)) for rank, compute, exposed in lines[-2:]}
-    assert last["1"][0] > NAP > last["0"][0]
-    assert last["0"][1] > NAP / 2 > last["1"][1], "rank 0 waits for rank 1"
-    assert re.findall(r"Slowest rank: (\d)", output)[1:] == ["1"] * 7
+    times = [dict(zip(PARTS, map(float, line[1:]), strict=True)) for line in lines]
+    assert all(rank_1["compute"] >= NAP for rank_1 in times[1::2])
+    busy = [part["compute"] + part["data"] + part["update"] for part in times]
+    told = [int(rank) for rank in re.findall(r"Slowest rank: (\d)", output)]
+    assert len(told) == 8
+    for slowest, pair in zip(told, zip(busy[::2], busy[1::2], strict=True), strict=True):
+        assert pair[slowest] >= 0.99 * max(pair)
 
     # The header and the record: what the job ran on, with its measured interconnect.
     link = r"within a host \S+ us, \S+ Gbit/s"
@@ -69,9 +75,7 @@ def test_a_slow_rank_is_seen_in_times_trace_and_page(folder: Path) -> None:  # n
     # The log and the page: the same in one iteration.
     (event,) = (e for e in read_events(str(log)) if e["event"] == "timeline")
     assert event["iteration"] == 5 and len(event["hosts"]) == 2
-    first, second = event["ranks"]
-    assert seconds(second, "forward") > NAP > seconds(first, "forward")
-    assert seconds(first, "waiting") > NAP / 2 > seconds(second, "waiting")
+    assert seconds(event["ranks"][1], "forward") >= NAP
     for spans in event["ranks"]:
         assert {"forward", "backward", "exchange", "waiting", "update"} <= {
             s["kind"] for s in spans
@@ -83,7 +87,7 @@ def test_a_slow_rank_is_seen_in_times_trace_and_page(folder: Path) -> None:  # n
     # The trace: every layer of both ranks.
     trace = json.loads((folder / "trace.json").read_text())["traceEvents"]
     forward = {(e["pid"], e["name"]): e["dur"] for e in trace if e.get("cat") == "forward"}
-    assert forward[1, "python"] > 1e6 * NAP > forward[0, "python"]
+    assert forward[1, "python"] >= 1e6 * NAP
     assert (0, "conv") in forward and (1, "conv") in forward
     buckets = [e["pid"] for e in trace if e.get("cat") == "exchange"]
     assert set(buckets) == {0, 1}

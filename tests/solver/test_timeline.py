@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from pycaffe_fire.errors import FireError
+from pycaffe_fire.report.text import time_lines
 from pycaffe_fire.report.timeline import ChromeTrace, chrome_trace, drawing, outline
 from pycaffe_fire.solver import timeline
-from pycaffe_fire.solver.events import Finished, Timeline
+from pycaffe_fire.solver.events import Finished, Timed, Timeline
 from pycaffe_fire.solver.timeline import Span
+from pycaffe_fire.solver.timing import Times
 
 from .solver_cases import body, make, rows_layer, write_rows
 
@@ -113,3 +115,14 @@ def test_an_iteration_that_is_rolled_back_is_not_recorded(
     assert found[0:2] == [0, 0] and found[2] == 1
     assert found[4] == 1 and found[5] > 3, "data, layers and the update, once"
     assert found[6:] == [0, 0] and not hooks.after_backward
+
+
+def test_the_slowest_rank_is_the_busiest_before_it_waits() -> None:
+    """Rank 0 took as long as rank 1, but waited for it."""
+    times = [Times(compute=1.0, exposed=2.0, update=0.1), Times(compute=2.9, data=0.2)]
+    assert time_lines(Timed(7, times)) == [
+        "    Time on rank 0: compute 1 s, data 0 s, exposed 2 s, hidden 0 s, update 0.1 s",
+        "    Time on rank 1: compute 2.9 s, data 0.2 s, exposed 0 s, hidden 0 s, update 0 s",
+        "    Slowest rank: 1",
+    ]
+    assert len(time_lines(Timed(7, times[:1]))) == 1, "alone there is no slowest"
