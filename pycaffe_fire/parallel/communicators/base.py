@@ -44,6 +44,7 @@ class RankCommunicator(Communicator):
         self.neighbours: Neighbours | None = None  # where sums know to use what they share
         self._xp: Any = np
         self._wait: Callable[[], object] = lambda: None
+        self._others: list[RankCommunicator] = []  # see `another`
         self._spare: list[Channel] = []
         self._started = 0
         self._flying: list[_Flight] = []
@@ -118,7 +119,8 @@ class RankCommunicator(Communicator):
     def set_status(self, what: str, seconds: float | None = None) -> None:
         super().set_status(what)
         if seconds is not None:
-            self.waiting.iteration_took(seconds)
+            for each in (self, *self._others):
+                each.waiting.iteration_took(seconds)
 
     def abort(self) -> None:
         if hasattr(signal, "alarm"):  # MPI may wait for hosts that cannot be reached
@@ -133,7 +135,9 @@ class RankCommunicator(Communicator):
                 "synchronised statistics need an MPI library that several threads may call, and "
                 "this one does not let them; train without sync"
             )
-        return COMMUNICATORS["halving"](self.comm.Dup())
+        made = COMMUNICATORS["halving"](self.comm.Dup())
+        self._others.append(made)
+        return made
 
     # Everything else.
 
