@@ -33,6 +33,11 @@ class DataLayer(Layer):
         return size, size
 
     @classmethod
+    def top_shape(cls, number: int, image: list[int]) -> list[int]:
+        """Of one sample in this top: an image, or a label, which is a single number."""
+        return [] if number else image
+
+    @classmethod
     def source_kind(cls, param: LayerParameter) -> str:
         """What its source is: a list of files, or a kind of database."""
         return "list"

@@ -22,6 +22,10 @@ class SegmentationData(Feed):
         cropped, own = super().image_size(param), cls.own_param(param)
         return cropped if all(cropped) else (own.new_height, own.new_width)
 
+    @classmethod
+    def top_shape(cls, number: int, image: list[int]) -> list[int]:
+        return (image, [1, *image[1:]], [1, 1, 2])[number]
+
     def read_from(self, param: Any, top: Sequence[Blob], masks: bool = True) -> None:
         """Start to read as an ImageDataParameter says."""
         if not param.source:

@@ -70,7 +70,7 @@ def _replace(
     made.exclude.extend(layer.exclude)
     param = made.dummy_data_param
     for number, top in enumerate(layer.top):
-        param.shape.add(dim=[batch, *shape] if number == 0 else [batch])
+        param.shape.add(dim=[batch, *kind.top_shape(number, shape)])
         limits = (low, high) if number == 0 else (0, classes.get(top, _SOME_CLASSES))
         kind_of_numbers = "uniform" if number == 0 else "whole"
         param.data_filler.add(type=kind_of_numbers, min=limits[0], max=limits[1])

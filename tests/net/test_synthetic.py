@@ -39,6 +39,20 @@ def test_images_and_labels_are_what_the_net_expects() -> None:
     assert set(label.astype(int)) == set(range(7))
 
 
+def test_masks_have_a_class_for_every_pixel() -> None:
+    text = """layer { name: "d" type: "ImageSegData" top: "data" top: "label" top: "size"
+      image_data_param { source: "x" batch_size: 2 } transform_param { crop_size: 6 } }
+    layer { name: "c" type: "Convolution" bottom: "data" top: "c"
+      convolution_param { num_output: 4 kernel_size: 1 weight_filler { type: "xavier" } } }
+    layer { name: "loss" type: "SoftmaxWithLoss" bottom: "c" bottom: "label" top: "loss" }"""
+    made = with_synthetic_data(schema.parse_text(text, schema.NetParameter()))
+    ran = Net(made, schema.TRAIN)
+    ran.forward()
+    label = ran.blobs["label"].data
+    assert label.shape == (2, 1, 6, 6) and set(label.ravel()) == set(range(4))
+    assert ran.blobs["size"].shape == (2, 1, 1, 2)
+
+
 def test_the_input_stays_as_it_was() -> None:
     original = net('type: "Data" data_param { source: "x" batch_size: 2 } '
                    "transform_param { crop_size: 4 }")  # fmt: skip
