@@ -172,9 +172,9 @@ class MaskSource(ImageSource):
             shown = (min(size[0], high), min(size[1], wide))
             yield image, mask[:, ::-1] if turned else mask, shown
 
-    def fill(self, samples: range, data: Floats, *more: Any) -> None:
-        label, sizes = (*more, None, None)[:2]
-
+    def fill(
+        self, samples: range, data: Floats, label: Floats | None = None, sizes: Floats | None = None
+    ) -> None:
         def images() -> Iterator[NDArray[Any]]:
             for i, (image, mask, size) in enumerate(self._parts(samples)):
                 if label is not None:

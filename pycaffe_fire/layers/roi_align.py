@@ -76,8 +76,8 @@ class ROIAlign(Layer):
             rows = shares(ymin, ymax, self._size[0], param.sampling_ratio, shape[2])
             columns = shares(xmin, xmax, self._size[1], param.sampling_ratio, shape[3])
             dtype = self.backend.dtype
-            both = (xp.asarray(matrix.astype(dtype)) for matrix in (rows, columns))
-            made.append((int(number), *both))
+            both = [xp.asarray(matrix.astype(dtype)) for matrix in (rows, columns)]
+            made.append((int(number), both[0], both[1]))
         return made
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

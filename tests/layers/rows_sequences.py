@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.layers.case import Array, Bad, Case, Shape
+from tests.layers.case import Array, Bad, Case, Fill, Shape
 
 
 def labels(rng: np.random.Generator, shape: Shape) -> Array:
@@ -34,7 +34,7 @@ def counts(rng: np.random.Generator, shape: Shape) -> Array:
     return np.full(shape, 2.0)
 
 
-def same(value: float) -> object:
+def same(value: float) -> Fill:
     return lambda rng, shape: np.full(shape, value)
 
 

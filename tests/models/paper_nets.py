@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import pycaffe_fire as caffe
-from pycaffe_fire import layers as L
-from pycaffe_fire import params as P
+from pycaffe_fire.pycaffe.net_spec import layers as L
+from pycaffe_fire.pycaffe.net_spec import params as P
 
 XAVIER = {"type": "xavier"}
 GAUSS = {"type": "gaussian", "std": 0.01}

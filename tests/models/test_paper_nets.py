@@ -121,7 +121,7 @@ def test_python_layers_ask_for_their_phase(python_layers: None, phase: int, most
     layer { name: "t" type: "Python" bottom: "rois" bottom: "boxes" top: "a" top: "b" top: "c"
       top: "d" top: "e" python_param { module: "rpn_layers" layer: "ProposalTargetLayer"
       param_str: "'num_classes': 3" } }"""
-    net = caffe.Net(parsed(text), phase)
+    net: Any = caffe.Net(parsed(text), phase)
     net.forward()
     assert net.blobs["a"].shape == (most, 5)
     asked = net.layers[-1].user.phase
