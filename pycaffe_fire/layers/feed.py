@@ -87,8 +87,11 @@ class Feed(DataLayer):
         self._visits = visits(0, ctx.own_leaves, ctx.iter_size)
 
     def _device_transform(self, source: Source) -> ImageTransform | None:
-        """What mirrors, subtracts the mean and scales on a device that is given bytes."""
+        """What mirrors, subtracts the mean and scales on a device that is given bytes: of images
+        with one label each."""
         if not isinstance(source, ImageSource) or source.varying or not source.has_bytes:
+            return None
+        if list(source.shapes) != [source.shape, ()]:
             return None
         transformer = source.transformer
         mean = transformer.mean_for(source.shape)

@@ -12,6 +12,8 @@ from pycaffe_fire import Net, schema
 from pycaffe_fire.backend.base import Backend
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.data.datum import encode_datum
+from pycaffe_fire.data.order import SequentialOrder
+from pycaffe_fire.data.source import DatabaseSource
 from pycaffe_fire.data.writer import DatabaseWriter
 from pycaffe_fire.layers import Context
 from pycaffe_fire.schema import write_blob
@@ -107,3 +109,27 @@ def test_batches_of_bytes_are_transformed_on_the_device(
     checker.work.clear()
     batches(cuda, folder, TRANSFORMS["crop"], schema.TRAIN, 10)
     assert checker.work[cuda.compute.ptr].count("kernel transform_images") == on_device
+
+
+class Masks(DatabaseSource):
+    """A source with more than one label for an image."""
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        return [self.shape, (1, *self.shape[1:])]
+
+
+def test_only_images_with_one_label_come_as_bytes(cuda: Any, tmp_path: Path) -> None:
+    folder = write_database(tmp_path)
+    text = f"""
+    layer {{ name: "data" type: "Data" top: "data" top: "label"
+      data_param {{ source: "{folder}/images" backend: LMDB batch_size: 4 }} }}
+    """
+    param = schema.parse_text(text, schema.NetParameter())
+    net = Net(param, schema.TRAIN, backend=cuda, context=Context(5))
+    layer: Any = net.layers[0]
+    transformer, path = layer.transformer(), str(folder / "images")
+    for kind, on_device in ((DatabaseSource, True), (Masks, False)):
+        source = kind(path, "LMDB", transformer, SequentialOrder())
+        assert (layer._device_transform(source) is not None) == on_device
+    net.close()
