@@ -59,7 +59,7 @@ class GroupNorm(RowNorm):
         return float(self.param.group_norm_param.eps)
 
     def rows(self, blob: Blob) -> int:
-        groups = self.param.group_norm_param.group_num
+        groups = int(self.param.group_norm_param.group_num)
         if len(blob.shape) < 2:
             self.fail(f"needs a bottom with at least 2 axes, got {list(blob.shape)}")
         if groups < 1 or blob.shape[1] % groups:

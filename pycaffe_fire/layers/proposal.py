@@ -42,7 +42,7 @@ def suppressed(boxes: Boxes, threshold: float, most: int) -> list[int]:
     """The places of the first `most` boxes, best first, that overlap no better one by more than
     the threshold; pixels count whole."""
     areas = (boxes[:, 2:] - boxes[:, :2] + 1).prod(axis=1)
-    left, kept = np.arange(len(boxes)), []
+    left, kept = np.arange(len(boxes)), list[int]()
     while len(left) and len(kept) < most:
         best, left = left[0], left[1:]
         kept.append(int(best))
