@@ -194,7 +194,7 @@ def test_l1_loss_is_what_flownet_defines(
 
 def yolo_energy(x: Array, objects: Array, anchors: Array, match: bool) -> float:
     """What RegionLoss goes down along, with loops: a box, its object, and all that is none."""
-    (num, height, width), anchor_count = (x.shape[0], *x.shape[2:]), len(anchors)
+    num, (height, width), anchor_count = x.shape[0], x.shape[2:], len(anchors)
     x = x.reshape(num, anchor_count, -1, height, width)
 
     def sig(v: float) -> float:
