@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from modelgen import deep, imagenet, small, solvers
+from modelgen import deep, detection, imagenet, small, solvers
 
 MODELS = Path(__file__).resolve().parent.parent / "models"
 
@@ -111,6 +111,16 @@ def models() -> dict[str, dict[str, str]]:
             "solver": solvers.mobilenet(),
             "train_val": str(deep.mobilenet_train_val()),
             "deploy": str(deep.mobilenet_deploy()),
+        },
+        "ssd_mini": {
+            "solver": solvers.ssd_mini(),
+            "train_val": detection.mini_train_val(),
+            "deploy": detection.mini_deploy(),
+        },
+        "ssd300_vgg16": {
+            "solver": solvers.ssd300(),
+            "train_val": detection.ssd300_train_val(),
+            "deploy": detection.ssd300_deploy(),
         },
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -52,9 +53,15 @@ class DetectionOutput(Layer):
         """What writes the results, if they are to be written."""
         given = param.save_output_param
         lacking = missing(given)
-        if lacking or self.context.leaves > 1:
+        absent = [
+            path for path in (given.label_map_file, given.name_size_file)
+            if path and not os.path.exists(path)
+        ]  # fmt: skip
+        if lacking or absent or self.context.leaves > 1:
             reason = f"save_output_param has no {' and no '.join(lacking)}"
-            if not lacking:
+            if not lacking:  # a net that came from another machine detects without its lists
+                reason = f"there is no {' and no '.join(absent)}"
+            if not lacking and not absent:
                 reason = "the batch is cut into leaves"
             if given.output_directory:
                 log.warning('layer "%s": writes no files, because %s', self.name, reason)

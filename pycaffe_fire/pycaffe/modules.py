@@ -7,7 +7,8 @@ import sys
 from types import ModuleType
 
 MODULES = (
-    "classifier", "coord_map", "detector", "draw", "io", "net_spec", "proto", "proto.caffe_pb2",
+    "classifier", "coord_map", "detector", "draw", "io", "model_libs", "net_spec", "proto",
+    "proto.caffe_pb2",
 )  # fmt: skip
 
 

@@ -130,6 +130,16 @@ def test_what_is_missing_is_said_and_nothing_written(
     assert "writes no files, because save_output_param has no output_format" in caplog.text
 
 
+def test_lists_that_are_not_there_keep_no_net_from_loading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Path, "write_text", lambda *_: 0)  # neither label map nor names and sizes
+    show(layer(tmp_path, 'output_format: "VOC"'))
+    assert written(tmp_path) == {}
+    assert "writes no files, because there is no" in caplog.text
+    assert "labels.prototxt and no" in caplog.text and "sizes.txt" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("fields", "sizes", "labels", "match"),
     [
@@ -143,7 +153,6 @@ def test_what_is_missing_is_said_and_nothing_written(
         ('output_format: "VOC"', None, 'item { name: "../x" label: 1 }', "part of a file name"),
         ('output_format: "VOC"', None, "item {", "label_map_file cannot be read"),
         ('output_format: "VOC" resize_param { width: 3 }', None, None, "needs height and width"),
-        ('output_format: "VOC"', "none", None, "sizes.txt cannot be read: No such file"),
     ],
 )
 def test_bad_files_are_named(
@@ -154,7 +163,7 @@ def test_bad_files_are_named(
 
     def changed(path: Path, text: str) -> int:
         given = {"sizes.txt": sizes, "labels.prototxt": labels}.get(path.name)
-        return 0 if given == "none" else write(path, text if given is None else given)
+        return write(path, text if given is None else given)
 
     monkeypatch.setattr(Path, "write_text", changed)
     with pytest.raises(LayerError, match=match) as caught:

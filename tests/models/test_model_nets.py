@@ -12,10 +12,7 @@ import pytest
 from pycaffe_fire.schema import read_net
 from tests.models.model_shapes import MODELS, TEST, TRAIN, layers_in, trace
 
-NETS = sorted(path for path in MODELS.glob("*/*.prototxt") if not path.stem.startswith("solver"))
-TRAIN_VALS = [path for path in NETS if path.stem.startswith("train_val")]
-
-# One image, and the number of learned values of the published nets (without heads).
+# Of the classifiers: one image, and the number of learned values as published (without heads).
 SIZES = {
     "lenet": ((1, 28, 28), 431080),
     "cifar10_quick": ((3, 32, 32), 145578),
@@ -29,6 +26,13 @@ SIZES = {
     "resnet50": ((3, 224, 224), 25557032 + 64),  # the Caffe version's conv1 has a bias
     "mobilenet_v1": ((3, 224, 224), 4231976),
 }
+NETS = sorted(
+    path
+    for path in MODELS.glob("*/*.prototxt")
+    if path.parent.name in SIZES and not path.stem.startswith("solver")
+)
+TRAIN_VALS = [path for path in NETS if path.stem.startswith("train_val")]
+DETECTORS = {"ssd_mini", "ssd300_vgg16"}  # see test_detection_models.py
 
 
 def label(path: Path) -> str:
@@ -66,8 +70,10 @@ def test_check_finds_a_difference_and_writing_mends_it(
 
 def test_every_model_has_its_files() -> None:
     wanted = {"solver.prototxt", "train_val.prototxt", "deploy.prototxt", "README.md"}
-    missing = {name: wanted - {p.name for p in (MODELS / name).iterdir()} for name in SIZES}
-    assert missing == dict.fromkeys(SIZES, set())
+    names = {path.name for path in MODELS.iterdir() if path.is_dir()}
+    assert names == SIZES.keys() | DETECTORS
+    missing = {name: wanted - {p.name for p in (MODELS / name).iterdir()} for name in names}
+    assert missing == dict.fromkeys(names, set())
 
 
 @pytest.mark.parametrize("path", NETS, ids=label)

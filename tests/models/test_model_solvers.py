@@ -11,7 +11,10 @@ from pycaffe_fire.schema import read_net, read_solver
 from tests.models.model_shapes import MODELS, TEST, TRAIN
 
 SOLVERS = sorted(MODELS.glob("*/solver*.prototxt"))
-TEST_IMAGES = {"lenet": 4000, "cifar10_quick": 10000, "cifar10_full": 10000}
+TEST_IMAGES = {
+    "lenet": 4000, "cifar10_quick": 10000, "cifar10_full": 10000, "ssd_mini": 800,
+    "ssd300_vgg16": 4952,
+}  # fmt: skip
 IMAGENET_TRAIN, IMAGENET_VAL = 1281167, 50000
 
 
@@ -20,7 +23,7 @@ def batch_size(solver: Any, phase: int) -> int:
     sizes = [
         layer.data_param.batch_size
         for layer in net.layer
-        if layer.type == "Data" and layer.include[0].phase == phase
+        if layer.type in ("Data", "AnnotatedData") and layer.include[0].phase == phase
     ]
     assert len(sizes) == 1
     return int(sizes[0])

@@ -1,4 +1,4 @@
-"""The trainings in examples/ for sequences and pixels: ranks give the bits of one process."""
+"""The trainings in examples/ for sequences, pixels and boxes: the same bits on ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from tests.pycaffe.cases import DROPIN  # noqa: E402
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize(("name", "data"), [("crnn", "--rows"), ("fcn", "--images")])
+@pytest.mark.parametrize(
+    ("name", "data"), [("crnn", "--rows"), ("fcn", "--images"), ("ssd", "--images")]
+)
 def test_ranks_give_the_bits_of_one_process(name: str, data: str, tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, ROOT / "examples" / f"{name}.py", "--prepare", data, "64",

@@ -24,10 +24,12 @@ ENDINGS = {
     "lstm": "lstm loss",
     "crnn": "crnn loss",
     "fcn": "fcn loss",
+    "ssd": "ssd loss",
 }
 SHORT = {  # whole trainings take minutes
     "crnn": ["--rows", "320", "--iterations", "16"],
     "fcn": ["--images", "48", "--iterations", "12"],
+    "ssd": ["--images", "40", "--iterations", "12"],
 }
 
 

@@ -249,3 +249,49 @@ def mobilenet() -> str:
         max_iter=500000,
         weight_decay=0.0001,
     )
+
+
+def ssd_mini() -> str:
+    return solver(
+        "ssd_mini",
+        "A small SSD on the shapes: six passes over their 4,000 images.",
+        test_iter=40,
+        test_interval=500,
+        test_initialization=False,
+        eval_type="detection",
+        ap_version="11point",
+        type="Adam",
+        base_lr=0.002,
+        momentum=0.9,
+        momentum2=0.999,
+        weight_decay=0.0001,
+        lr_policy="multistep",
+        gamma=0.1,
+        stepvalue=1200,
+        display=50,
+        max_iter=1500,
+        snapshot=1500,
+        random_seed=1,
+    )
+
+
+def ssd300() -> str:
+    return solver(
+        "ssd300_vgg16",
+        "SSD300 on VOC 2007 and 2012 trainval: 120,000 iterations of 32 images.",
+        test_iter=619,
+        test_interval=10000,
+        test_initialization=False,
+        eval_type="detection",
+        ap_version="11point",
+        base_lr=0.001,
+        momentum=0.9,
+        weight_decay=0.0005,
+        lr_policy="multistep",
+        gamma=0.1,
+        stepvalue=[80000, 100000, 120000],
+        display=10,
+        average_loss=10,
+        max_iter=120000,
+        snapshot=10000,
+    )
