@@ -63,7 +63,8 @@ def read_mask(path: str) -> NDArray[np.uint8]:
                 return np.array(file)
     except (OSError, ValueError, SyntaxError):
         pass  # told below
-    return read_image(path, color=False)[0]
+    grey: NDArray[np.uint8] = read_image(path, color=False)[0]
+    return grey
 
 
 class MaskSource(ImageSource):
@@ -208,4 +209,6 @@ def _nearest(mask: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uin
     if mask.shape == (height, width):
         return mask
     rows = np.arange(height) * mask.shape[0] // height
-    return mask[rows[:, None], np.arange(width) * mask.shape[1] // width]
+    columns = np.arange(width) * mask.shape[1] // width
+    near: NDArray[np.uint8] = mask[rows[:, None], columns]
+    return near

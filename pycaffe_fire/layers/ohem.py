@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..backend.base import LossPlan
 from ..backend.blob import Blob
 from ..backend.tensor import on_host
 from .base import Layer, Loss, register_layer
@@ -22,6 +23,9 @@ class SoftmaxWithLossOHEM(SoftmaxWithLoss):
     """SoftmaxWithLoss whose third top is the loss of each prediction, shaped as the labels."""
 
     tops = (1, 3)
+
+    def fast_op(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> LossPlan | None:
+        return None if len(top) > 2 else super().fast_op(bottom, top)
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().reshape(bottom, top)

@@ -111,9 +111,11 @@ class RegionLoss(Loss):
             delta[:, :, 2:4] = WARM_UP_SCALE * x[:, :, 2:4]
         chosen = self._choose(objects, x)
         if chosen:
-            image, anchor, line, column = np.array(list(chosen)).T
+            places = np.array(list(chosen)).T
+            image, anchor, line, column = (xp.asarray(place) for place in places)
             at = (image, anchor, slice(None), line, column)
-            delta[at] = self._towards(np.array(list(chosen.values())), x[at], self._anchors[anchor])
+            targets, anchors = np.array(list(chosen.values())), self._anchors[places[1]]
+            delta[at] = self._towards(targets, x[at], anchors)
         self._delta = delta.reshape(bottom[0].shape)
         top[0].data[...] = (delta * delta).sum() / max(1, num)
 

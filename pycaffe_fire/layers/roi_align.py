@@ -33,7 +33,8 @@ def shares(low: float, high: float, bins: int, samples: int, size: int) -> NDArr
     rows = np.arange(bins * count)
     np.add.at(weights, (rows, before), inside * (1 - part))
     np.add.at(weights, (rows, after), inside * part)
-    return weights.reshape(bins, count, size).mean(axis=1)
+    means: NDArray[np.float64] = weights.reshape(bins, count, size).mean(axis=1)
+    return means
 
 
 @register_layer("ROIAlign")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..backend.base import LossPlan
 from ..backend.blob import Blob
 from .base import register_layer
 from .softmax_loss import TINY, SoftmaxWithLoss
@@ -26,6 +27,9 @@ class SoftmaxWithFocalLoss(SoftmaxWithLoss):
             self.fail(
                 "loss_param.label_smoothing and weight_by_label_freqs go with SoftmaxWithLoss only"
             )
+
+    def fast_op(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> LossPlan | None:
+        return None
 
     def emphasis(self, picked: Any) -> tuple[Any, Any]:
         xp, param = self.xp, self.param.softmax_focal_loss_param

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class SoftmaxWithLoss(Loss):
 
     param_field = "softmax_param"
     compares_labels = True
-    also_reads = ("loss_param",)
+    also_reads: ClassVar[tuple[str, ...]] = ("loss_param",)
     tops = (1, 2)
 
     @classmethod
@@ -52,9 +52,9 @@ class SoftmaxWithLoss(Loss):
         self._mode = normalization_mode(self.param.loss_param)
         if len(top) > 1:
             top[1].reshape_like(bottom[0])
-        self._plan = self._fast_op(bottom, top)
+        self._plan = self.fast_op(bottom, top)
 
-    def _fast_op(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> LossPlan | None:
+    def fast_op(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> LossPlan | None:
         """One op of the backend's for all of it, where there is one."""
         read, fixed = self.labels, self.param.loss_param.pre_fixed_normalizer
         divisor = normalizer(self._mode, read.outer, read.inner, None, fixed)

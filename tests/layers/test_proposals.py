@@ -73,7 +73,7 @@ def test_proposals_are_those_of_faster_r_cnn(before: int, after: int) -> None:
         (score, [image, *box])
         for image in range(2)
         for score, box in proposals(
-            *(v[image] for v in values[:2]), anchors, info[image], before, after, 0.4
+            values[0][image], values[1][image], anchors, info[image], before, after, 0.4
         )
     ]
     assert len(rois) == len(want) > 6
