@@ -139,7 +139,7 @@ class RegionLoss(Loss):
         """(image, anchor, line, column) to class, tx, ty, w, h in cells; later objects replace
         earlier ones."""
         match_sizes, (height, width) = self.param.region_loss_param.bias_match, x.shape[-2:]
-        stretch = None if match_sizes else on_host(x[:, :, 2:4]).astype(np.float64)
+        stretch = None if match_sizes else on_host(x)[:, :, 2:4].astype(np.float64)
         chosen = {}
         for image, rows in enumerate(objects):
             for row in rows:

@@ -144,9 +144,10 @@ def pooled(x: Array, kernel: Sequence[int], stride: Sequence[int], pad: Sequence
             slice(max(a, 0), min(a + k, n))
             for a, k, n in zip(start, kernel, x.shape[2:], strict=True)
         )
-        cells = x[(slice(None), slice(None), *inside)].reshape(*x.shape[:2], -1)
-        high[(..., *place)] = cells.max(axis=2)
-        mean[(..., *place)] = cells.sum(axis=2) / np.prod(padded)
+        seen, out = (slice(None), slice(None), *inside), (slice(None), slice(None), *place)
+        cells = x[seen].reshape(*x.shape[:2], -1)
+        high[out] = cells.max(axis=2)
+        mean[out] = cells.sum(axis=2) / np.prod(padded)
     return high, mean
 
 
