@@ -40,7 +40,8 @@ def hard_sigmoid(graph: Graph, part: Part) -> str:
 
 @converts("HSwish")
 def hard_swish(graph: Graph, part: Part) -> str:
-    return graph.op("Mul", part.x.name, hard_sigmoid(graph, part))
+    gate = graph.op("HardSigmoid", part.x.name, alpha=1 / 6, beta=0.5)
+    return graph.op("Mul", part.x.name, gate)
 
 
 @converts("Mish")
