@@ -242,7 +242,8 @@ def crnn(size: int, divide: int) -> str:
             x = n[f"pool{i}"] = L.Pooling(
                 x, pool=P.Pooling.MAX, kernel_h=2, kernel_w=1, stride_h=2, stride_w=1
             )
-    x = n.conv7 = L.ReLU(conv(x, 512 // divide, 2, pad=0), in_place=True)
+    n.conv7 = conv(x, 512 // divide, 2, pad=0)
+    x = n.relu7 = L.ReLU(n.conv7, in_place=True)
 
     def in_time(x: Any, name: str) -> Any:
         """(N, C, 1, W) to (W, N, C)."""
