@@ -58,3 +58,22 @@ def test_debug_info(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train("--gpu", "0", "--iterations", "2")
     log = capsys.readouterr().err
     assert "[Forward] Layer " in log and "[Backward] Layer " in log and "[Update] Layer " in log
+
+
+def test_blobs_in_16_bits(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The net does not say how it is stored, so the switch does; weights stay near float32's."""
+    train("--weights", "init.caffemodel", "--gpu", "0", "--iterations", "5")
+    want = weights("snap_iter_5.caffemodel")
+    train("--weights", "init.caffemodel", "--gpu", "0", "--iterations", "5",
+          "--precision", "float16")  # fmt: skip
+    assert "blobs in float16" in capsys.readouterr().err
+    got = weights("snap_iter_5.caffemodel")
+    assert any(not np.array_equal(mine, theirs) for mine, theirs in zip(got, want, strict=True))
+    for mine, theirs in zip(got, want, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=0.05, atol=2e-3)
+
+
+def test_16_bits_need_a_gpu(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["--solver", "solver.prototxt", "--precision", "bfloat16"]
+    assert fire_train.main(command) == 1
+    assert "--precision bfloat16 needs a GPU" in capsys.readouterr().err
