@@ -73,7 +73,8 @@ class ProposalTargetLayer(caffe.Layer):
         for ind in np.where(labels > 0)[0]:
             start = int(4 * labels[ind])
             inside[ind, start : start + 4] = 1
-        for blob, values in zip(top, (rois, labels, 0.2 * inside, inside, inside > 0), strict=True):
+        found: list[Any] = [rois, labels, 0.2 * inside, inside, inside > 0]
+        for blob, values in zip(top, found, strict=True):
             blob.reshape(*values.shape)
             blob.data[...] = values
 
