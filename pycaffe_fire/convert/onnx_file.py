@@ -114,6 +114,8 @@ def load(path: PathLike) -> tuple[Any, dict[str, Array]]:
         model = onnx.ModelProto.FromString(Path(name).read_bytes())
     except Exception as problem:  # the class depends on protobuf's implementation
         raise ConvertError(f"{name}: truncated, damaged, or not an ONNX file") from problem
+    if not _all_text(model):
+        raise ConvertError(f"{name}: damaged: a name in it is no text")
     graph = model.graph
     if not graph.node or not graph.output or not model.opset_import:
         raise ConvertError(f"{name}: truncated, or not an ONNX file: there is no graph in it")
@@ -128,6 +130,22 @@ def load(path: PathLike) -> tuple[Any, dict[str, Array]]:
         if any(a.t.data_location == onnx.TensorProto.EXTERNAL for a in node.attribute):
             raise ConvertError(f'{name}: node "{node.name}" keeps a constant in another file')
     return model, arrays
+
+
+def _all_text(message: Any) -> bool:
+    """Is every string within UTF-8? Protobuf gives the bytes of those that are not."""
+    for field in message.DESCRIPTOR.fields:
+        if field.type == field.TYPE_STRING:
+            value = getattr(message, field.name)
+            if isinstance(value, bytes) or any(isinstance(each, bytes) for each in value):
+                return False
+        elif field.type == field.TYPE_MESSAGE:
+            value = getattr(message, field.name)
+            single = hasattr(value, "DESCRIPTOR")
+            present = [value] if single and message.HasField(field.name) else []
+            if not all(map(_all_text, present if single else value)):
+                return False
+    return True
 
 
 def _array(onnx: Any, tensor: Any, folder: Path) -> Array:
