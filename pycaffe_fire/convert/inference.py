@@ -22,9 +22,9 @@ ACTIVATIONS = {
 }
 DROPPED = (
     "Accuracy", "BoxAnnotatorOHEM", "CTCLoss", "CenterLoss", "ContrastiveLoss", "CtcLoss",
-    "EuclideanLoss", "HDF5Output", "HingeLoss", "L1Loss", "MultiBoxLoss", "MultinomialLogisticLoss",
-    "RegionLoss", "Silence", "SmoothL1Loss", "SmoothL1LossOHEM", "TripletLoss", "WarpCTC",
-    "WarpCTCLoss",
+    "DetectionEvaluate", "EuclideanLoss", "HDF5Output", "HingeLoss", "L1Loss", "MultiBoxLoss",
+    "MultinomialLogisticLoss", "RegionLoss", "Silence", "SmoothL1Loss", "SmoothL1LossOHEM",
+    "TripletLoss", "WarpCTC", "WarpCTCLoss",
 )  # fmt: skip
 
 Shapes = Mapping[str, Sequence[int]]

@@ -90,6 +90,6 @@ def test_variants_that_read_their_numbers_compile(
 
 
 def test_a_wrong_kernel_is_found_out(compiler: Compiler) -> None:
-    broken = source_of("relu").replace("rectified(x[i]", "rectified(z[i]")
+    broken = source_of("relu").replace("rectified(value", "rectified(z")
     with pytest.raises(CompileError, match='"z" is undefined'):
         compiler.compile(broken, 80, OPTIONS)

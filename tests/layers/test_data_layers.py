@@ -105,7 +105,6 @@ def test_short_side_and_least_size(images: Any) -> None:
         (image_net(new_height=3), LayerError, "new_height and new_width must be given together"),
         (image_net(source='"no.txt"'), DataError, 'layer "d".*no.txt: the list of images cannot'),
         (image_net(root_folder='"x/"'), DataError, "list.txt: x/images/00.png: the image cannot"),
-        (image_net(transform="noise_param { prob: 1 }"), LayerError, "noise_param is not supp"),
         (image_net(transform="crop_size: 99"), DataError, "crop_size 99 is larger than the image"),
         (image_net(batch_size=0), LayerError, "batch_size must be at least 1"),
     ],

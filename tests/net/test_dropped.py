@@ -44,9 +44,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     gc.enable()
 
 
-def held(folder: Path) -> list[str]:
+@pytest.fixture
+def before() -> set[threading.Thread]:
+    """Threads that are here already: a test that failed before this one may keep its nets."""
+    return set(threading.enumerate())
+
+
+def held(folder: Path, before: set[threading.Thread]) -> list[str]:
     """Loaders' threads, and open files of the database."""
-    names = [thread.name for thread in threading.enumerate() if thread.name.startswith("loader")]
+    new = set(threading.enumerate()) - before
+    names = [thread.name for thread in new if thread.name.startswith("loader")]
     links = Path("/proc/self/fd")
     for link in links.iterdir() if links.is_dir() else ():
         try:
@@ -57,20 +64,20 @@ def held(folder: Path) -> list[str]:
     return names
 
 
-def test_a_net(folder: Path) -> None:
+def test_a_net(folder: Path, before: set[threading.Thread]) -> None:
     net = caffe.Net("net.prototxt", caffe.TRAIN)
     net.forward()
     net.backward()
-    assert held(folder)
+    assert held(folder, before)
     gone = weakref.ref(net)
     del net
-    assert gone() is None and not held(folder)
+    assert gone() is None and not held(folder, before)
 
 
-def test_a_solver(folder: Path) -> None:
+def test_a_solver(folder: Path, before: set[threading.Thread]) -> None:
     solver = caffe.get_solver("solver.prototxt")
     solver.step(2)
-    assert held(folder)
+    assert held(folder, before)
     gone = weakref.ref(solver)
     del solver
-    assert gone() is None and not held(folder)
+    assert gone() is None and not held(folder, before)

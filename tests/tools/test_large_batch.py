@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from large_batch import cifar10_data, run
 from PIL import Image
 
 from pycaffe_fire import schema
 from pycaffe_fire.solver.large_batch import keep_epochs
 
-FOLDER = Path(__file__).parents[2] / "tools" / "large_batch"
-sys.path.insert(0, str(FOLDER))
-
-import cifar10_data  # noqa: E402
-import run  # noqa: E402
+FOLDER = Path(run.__file__).parent
 
 
 def test_pngs_become_cifars_binary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
-import sys
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import pytest
@@ -58,28 +55,3 @@ def test_wrong_flags_are_told_before_ranks_are_started(
     with pytest.raises(SystemExit):
         importlib.import_module(script).main(flags)
     assert shown in capsys.readouterr().err
-
-
-def test_the_large_batch_experiment_is_made_of_flags_that_exist() -> None:
-    spec = importlib.util.spec_from_file_location("run", ROOT / "tools" / "large_batch" / "run.py")
-    assert spec and spec.loader
-    run = importlib.util.module_from_spec(spec)
-    sys.modules["run"] = run  # dataclasses look there
-    try:
-        spec.loader.exec_module(run)
-    finally:
-        del sys.modules["run"]
-    from pycaffe_fire.cli.train_flags import parser
-
-    for case in run.cases(10):
-        assert run.BETWEEN_TESTS % case.batch == 0
-        parsed = parser().parse_args(["--solver", "s", "--batch", str(case.batch), *case.flags])
-        assert parsed.batch == case.batch
-
-
-def test_the_recorded_experiment_shows_what_it_claims() -> None:
-    found = json.loads((ROOT / "tools" / "large_batch" / "results.json").read_text())
-    last = {name: fmean(run[-1] for run in runs) for name, runs in found.items()}
-    assert len(found["batch 64"]) == len(found["batch 1024, rate x 16"]) == 3
-    assert last["batch 1024, rate x 16"] == pytest.approx(last["batch 64"], abs=0.002)
-    assert last["batch 1024, same rate"] < last["batch 64"] - 0.1
