@@ -56,7 +56,7 @@ class Source:
         dims = [dim.dim_value for dim in info.type.tensor_type.shape.dim]
         if dims and not dims[0]:
             dims[0] = 1
-        if not all(dims):
+        if not all(size > 0 for size in dims):
             raise ConvertError(
                 f'{self.path}: the input "{info.name}" {dims} has sizes that the model does not '
                 f"tell (0); give them: --input-shape {info.name}=1,3,224,224"
@@ -99,10 +99,9 @@ class Source:
         names = [name for node in self.nodes for name in node.outputs if name]
         fixed = self._fixed()
         rng = np.random.default_rng(0)
-        kinds = {info.name: info.type.tensor_type.elem_type for info in self.model.graph.input}
+        types = {name: self._type(onnx, name) for name in self.inputs}
         feeds = {
-            name: rng.normal(size=shape).astype(onnx.helper.tensor_dtype_to_np_dtype(kinds[name]))
-            for name, shape in self.inputs.items()
+            name: rng.normal(size=shape).astype(types[name]) for name, shape in self.inputs.items()
         }
         session = open_model(self.model, self.arrays, every=names, optimised=False)
         try:
@@ -116,6 +115,13 @@ class Source:
                 self.constants[name] = np.asarray(value)
         for name, array in self.constants.items():
             self.shapes[name] = tuple(array.shape)
+
+    def _type(self, onnx: Any, name: str) -> Any:
+        kind = next(i.type.tensor_type.elem_type for i in self.model.graph.input if i.name == name)
+        known = set(onnx.TensorProto.DataType.values()) - {0, onnx.TensorProto.STRING}
+        if kind not in known:
+            raise ConvertError(f'{self.path}: the input "{name}" is no tensor of numbers')
+        return onnx.helper.tensor_dtype_to_np_dtype(kind)
 
     def _fixed(self) -> set[str]:
         fixed = {"", *self.arrays}
