@@ -3,7 +3,7 @@
 python fcn.py                             # draws scenes, trains, and prints the IoU of classes
 python fcn.py --prepare                   # only writes images, masks, prototxts
 fire_train --solver solver.prototxt --leaves 4 -n 3     # then the same on three ranks, bit for bit
-caffe test -model fcn_test.prototxt -weights fcn_iter_600.caffemodel -iterations 10 -per_class
+caffe test -model fcn_test.prototxt -weights fcn_iter_1500.caffemodel -iterations 10 -per_class
 """
 
 import argparse
@@ -36,9 +36,10 @@ def write_scenes(split, count):
 def convolution(bottom, filters, dilation=1):
     made = L.Convolution(
         bottom, num_output=filters, kernel_size=3, pad=dilation, dilation=dilation,
-        weight_filler=dict(type="msra"),
+        bias_term=False, weight_filler=dict(type="msra"),
     )  # fmt: skip
-    return made, L.ReLU(made, in_place=True)
+    normalised = L.Scale(L.BatchNorm(made), bias_term=True, in_place=True)
+    return made, L.ReLU(normalised, in_place=True)
 
 
 def upsampled(bottom):
@@ -88,7 +89,7 @@ def prepare(images, iterations):
         file.write(
             'train_net: "fcn_train.prototxt" test_net: "fcn_test.prototxt" test_iter: 10\n'
             f"test_interval: 100000 test_initialization: false max_iter: {iterations}\n"
-            'type: "Adam" base_lr: 0.002 momentum: 0.9 momentum2: 0.999 lr_policy: "poly" power: 1\n'
+            'type: "Adam" base_lr: 0.005 momentum: 0.9 momentum2: 0.999 lr_policy: "poly" power: 1\n'
             'display: 50 random_seed: 7 snapshot_prefix: "fcn"\n'
         )
 
@@ -106,8 +107,8 @@ def ious(net, batches):
 
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--images", type=int, default=2000, help="scenes to train on")
-parser.add_argument("--iterations", type=int, default=600)
+parser.add_argument("--images", type=int, default=5000, help="scenes to train on")
+parser.add_argument("--iterations", type=int, default=1500)
 parser.add_argument("--prepare", action="store_true", help="write all files and train nothing")
 options = parser.parse_args()
 prepare(options.images, options.iterations)
