@@ -17,7 +17,7 @@ import onnxruntime as ort
 
 from pycaffe_fire import schema
 from pycaffe_fire.cli.fire_convert import main
-from pycaffe_fire.convert import Settings, check, convert, onnx_file, read_model
+from pycaffe_fire.convert import Settings, check, convert, onnx_file, read_model, runtime
 from pycaffe_fire.convert.caffe_to_onnx import convert_to_onnx
 from pycaffe_fire.convert.checker import difference
 from pycaffe_fire.convert.model import Model, build
@@ -166,6 +166,26 @@ def test_weights_in_a_file_of_their_own(tmp_path: Path) -> None:
         np.testing.assert_array_equal(array, made.arrays[name])
     images = np.float32(np.random.default_rng(0).normal(size=(2, 3, 9, 9)))
     assert ran(tmp_path / "net.onnx", images)[0].shape == (2, 6)
+
+
+def test_a_check_in_many_pieces_finds_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Any] = []
+    real = runtime.open_model
+
+    def counted(*arguments: Any) -> Any:
+        opened.append(arguments)
+        return real(*arguments)
+
+    monkeypatch.setattr(runtime, "open_model", counted)
+    whole = convert_to_onnx(model_of(NET), tmp_path / "whole.onnx")
+    pieces, opened[:] = len(opened), []
+    monkeypatch.setattr(runtime, "PIECE", 1)  # a piece for every node
+    cut = convert_to_onnx(model_of(NET), tmp_path / "cut.onnx")
+    assert len(opened) > pieces + 4
+    assert whole.check and cut.check
+    assert cut.check.worst == pytest.approx(whole.check.worst, abs=1e-5)
 
 
 def test_only_what_an_output_needs(tmp_path: Path) -> None:
