@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from .communicator import Communicator
-from .guardian import Guardian
+from .guardian import Guardian, first_to_fail
 from .hosts import place
 from .monitor import ADDRESS_VARIABLE, DIED, SILENCE, UNREACHABLE, Monitor, Reporter
 from .signed import SECRET_VARIABLE, new_secret
@@ -144,4 +144,5 @@ def _watch(
     if not failure.told:
         if died and guarded:
             time.sleep(POLL)  # its guardian speaks
+        first_to_fail(communicator.job)  # what ends from now on is not to be told
         communicator.abort()

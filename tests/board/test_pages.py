@@ -143,9 +143,11 @@ def test_a_live_run_grows_without_reload(page: Page, case: Path) -> None:
         page.wait(".state.running")
         page.run("window.stays = true")
         page.open("live")
-        before = eventually(lambda: points(page, "loss"))
+        eventually(lambda: points(page, "loss"))
+        chart = page.wait('[data-chart="loss"]')
+        before = float(chart.get_attribute("data-last"))
         seen = page.text(".tile b")
-        eventually(lambda: points(page, "loss") > before + 5)
+        eventually(lambda: float(chart.get_attribute("data-last")) > before + 5)
         eventually(lambda: page.text(".tile b") != seen)
         run.send_signal(signal.SIGINT)  # it saves and ends
         eventually(lambda: "stopped" in page.text("main"))

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Iterator
 from typing import Any, cast
 
 import numpy as np
@@ -118,8 +119,19 @@ def test_waiting_is_counted() -> None:
         assert 0.04 < batches.wait_seconds < 2
 
 
+@pytest.fixture(autouse=True)
+def others() -> Iterator[None]:
+    """Threads of loaders that other tests keep are none of ours."""
+    _others.update(threading.enumerate())
+    yield
+    _others.clear()
+
+
+_others: set[threading.Thread] = set()
+
+
 def loader_threads() -> Any:
-    return [t for t in threading.enumerate() if t.name.startswith("loader-")]
+    return [t for t in set(threading.enumerate()) - _others if t.name.startswith("loader-")]
 
 
 def test_close_ends_the_threads_and_next() -> None:
