@@ -26,17 +26,21 @@ class Entry(NamedTuple):
     label: int
 
 
-def read_list(path: str | os.PathLike[str]) -> list[Entry]:
-    """The entries of a list file; the label is what follows the last space of a line."""
-    name = os.fspath(path)
+def lines_of(name: str) -> list[str]:
+    """The lines of a list file."""
     try:
         with open(name, encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read().split("\n")
+            return file.read().split("\n")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{name}: the list of images cannot be read: {reason}") from None
+
+
+def read_list(path: str | os.PathLike[str]) -> list[Entry]:
+    """The entries of a list file; the label is what follows the last space of a line."""
+    name = os.fspath(path)
     entries = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines_of(name), 1):
         if not line.strip():
             continue
         file_name, _, label = line.rstrip().rpartition(" ")

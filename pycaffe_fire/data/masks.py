@@ -14,7 +14,7 @@ from PIL import Image
 from ..errors import DataError
 from .bad_records import FAIL
 from .image import read_image
-from .image_list import Size
+from .image_list import Size, lines_of
 from .order import Order
 from .resize import resize
 from .source import Buffers, Floats, ImageSource, Sample
@@ -33,14 +33,8 @@ class Pair(NamedTuple):
 def read_pairs(path: str | os.PathLike[str], masks: bool) -> list[Pair]:
     """The lines of a list file; without `masks` one path each."""
     name = os.fspath(path)
-    try:
-        with open(name, encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read().split("\n")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{name}: the list of images cannot be read: {reason}") from None
     pairs = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines_of(name), 1):
         words = line.split()
         if not words:
             continue
