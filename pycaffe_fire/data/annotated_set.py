@@ -10,7 +10,7 @@ from .annotation import encode_annotated
 from .annotation_files import READERS, read_label_map
 from .convert import ImageSet, Listed
 from .image import read_image
-from .image_list import read_list
+from .image_list import lines_of, read_list
 
 CLASSIFICATION, DETECTION = "classification", "detection"
 
@@ -77,13 +77,8 @@ class AnnotatedSet(ImageSet):
 
 
 def _read_pairs(path: str) -> list[Pair]:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read().split("\n")
-    except OSError as error:
-        raise DataError(f"{path}: the list of images cannot be read: {error.strerror}") from None
     pairs = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines_of(path), 1):
         words = line.split()
         if not words:
             continue

@@ -8,25 +8,20 @@ from typing import Any
 import numpy as np
 
 from ..backend.blob import Blob
-from .base import Layer, register_layer
+from .base import register_layer
 from .checks import forbid_in_place, need_axes
-from .description import Storage
-from .regions import check_regions, clipped, read_regions, rounded
+from .regions import RegionLayer, check_regions, clipped, read_regions, rounded
 
 MIN_SIDE = 0.1  # pixels of the map; smaller regions are stretched to it
 
 
 @register_layer("PSROIPooling")
-class PSROIPooling(Layer):
+class PSROIPooling(RegionLayer):
     """top[r, c, i, j] = mean of channel (c k + i) k + j over bin (i, j) of region r; 0 if empty.
 
     k = group_size. Bottoms: a map of output_dim k k channels, and regions as ROIPooling has them.
     Sums over bins come from running sums of the map, so their cost does not grow with the bins.
     """
-
-    storage = Storage.ROUNDED
-    family = "pooling"
-    bottoms = (2, 2)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         forbid_in_place(self, bottom, top)
@@ -90,15 +85,9 @@ class PSROIPooling(Layer):
         sums = sums.reshape(-1)
         top[0].data[...] = self._weight * sum(sign * sums[cell] for sign, cell in self._signed)
 
-    def backward(
-        self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
-    ) -> None:
-        if propagate_down[1]:  # Caffe sends no gradient to the regions
-            bottom[1].gradient.clear()
-        if not propagate_down[0]:
-            return
-        xp, dx = self.xp, bottom[0].diff
-        shares = (self._weight * top[0].diff).reshape(-1)
+    def backward_to_map(self, top: Blob, bottom: Blob) -> None:
+        xp, dx = self.xp, bottom.diff
+        shares = (self._weight * top.diff).reshape(-1)
         padded = (*dx.shape[:2], dx.shape[2] + 1, dx.shape[3] + 1)
         marks = xp.zeros(int(np.prod(padded)), np.float64)
         for sign, cell in self._signed:
@@ -106,6 +95,3 @@ class PSROIPooling(Layer):
         # A mark counts for every pixel above and left of it: running sums from the far end.
         marks = marks.reshape(padded)[:, :, ::-1, ::-1].cumsum(axis=2).cumsum(axis=3)
         dx[...] = marks[:, :, ::-1, ::-1][:, :, 1:, 1:]
-
-    def allow_force_backward(self, bottom_index: int) -> bool:
-        return bottom_index == 0

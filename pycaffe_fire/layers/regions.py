@@ -6,6 +6,7 @@ which pixels belong to a bin, and it has to decide as Caffe does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -13,6 +14,30 @@ import numpy as np
 
 from ..backend.blob import Blob
 from .base import Layer
+from .description import Storage
+
+
+class RegionLayer(Layer):
+    """Bottoms: a feature map, and regions of it, which get no gradient, as in Caffe."""
+
+    storage = Storage.ROUNDED
+    family = "pooling"
+    bottoms = (2, 2)
+
+    def backward(
+        self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
+    ) -> None:
+        if propagate_down[1]:
+            bottom[1].gradient.clear()
+        if propagate_down[0]:
+            self.backward_to_map(top[0], bottom[0])
+
+    def backward_to_map(self, top: Blob, bottom: Blob) -> None:
+        """Write the gradient of the feature map."""
+        raise NotImplementedError
+
+    def allow_force_backward(self, bottom_index: int) -> bool:
+        return bottom_index == 0
 
 
 def check_regions(layer: Layer, rois: Blob) -> None:

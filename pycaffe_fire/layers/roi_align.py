@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from ..backend.blob import Blob
 from ..backend.tensor import on_host
-from .base import Layer, register_layer
+from .base import register_layer
 from .checks import forbid_in_place, need_axes
-from .description import Storage
-from .regions import check_regions, read_regions
+from .regions import RegionLayer, check_regions, read_regions
 
 
 def shares(low: float, high: float, bins: int, samples: int, size: int) -> NDArray[np.float64]:
@@ -38,17 +37,13 @@ def shares(low: float, high: float, bins: int, samples: int, size: int) -> NDArr
 
 
 @register_layer("ROIAlign")
-class ROIAlign(Layer):
+class ROIAlign(RegionLayer):
     """top (regions x channels x pooled_h x pooled_w) = bilinear means over bins of each region.
 
     Bottoms as ROIPooling has them. sampling_ratio points along each side of a bin (0 or less: one
     per pixel); with roi_end_mode: 1 regions end one pixel later. Means of bilinear points fall
     apart into rows and columns: top = R x C^T with a matrix R and C for each region.
     """
-
-    storage = Storage.ROUNDED
-    family = "pooling"
-    bottoms = (2, 2)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         forbid_in_place(self, bottom, top)
@@ -87,17 +82,8 @@ class ROIAlign(Layer):
         for region, (image, rows, columns) in enumerate(self._regions):
             y[region] = xp.matmul(xp.matmul(rows, x[image]), columns.T)
 
-    def backward(
-        self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
-    ) -> None:
-        if propagate_down[1]:  # Caffe sends no gradient to the regions
-            bottom[1].gradient.clear()
-        if not propagate_down[0]:
-            return
-        xp, dx, dy = self.xp, bottom[0].diff, top[0].diff
+    def backward_to_map(self, top: Blob, bottom: Blob) -> None:
+        xp, dx, dy = self.xp, bottom.diff, top.diff
         dx[...] = 0
         for region, (image, rows, columns) in enumerate(self._regions):
             dx[image] += xp.matmul(xp.matmul(rows.T, dy[region]), columns)
-
-    def allow_force_backward(self, bottom_index: int) -> bool:
-        return bottom_index == 0

@@ -9,10 +9,9 @@ import numpy as np
 
 from ..backend import compiled
 from ..backend.blob import Blob
-from .base import Layer, register_layer
+from .base import register_layer
 from .checks import forbid_in_place, need_axes
-from .description import Storage
-from .regions import check_regions, clipped, read_regions, rounded
+from .regions import RegionLayer, check_regions, clipped, read_regions, rounded
 
 
 @compiled.jit
@@ -59,16 +58,12 @@ def _pool_bins(xp: Any, x: Any, image: Any, rows: Any, columns: Any, y: Any, pla
 
 
 @register_layer("ROIPooling")
-class ROIPooling(Layer):
+class ROIPooling(RegionLayer):
     """top (regions x channels x pooled_h x pooled_w) = the largest value of each bin; 0 if empty.
 
     Bottoms: a feature map, and regions as rows of image, xmin, ymin, xmax, ymax, which
     spatial_scale turns into pixels of the map.
     """
-
-    storage = Storage.ROUNDED
-    family = "pooling"
-    bottoms = (2, 2)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         forbid_in_place(self, bottom, top)
@@ -115,20 +110,11 @@ class ROIPooling(Layer):
         else:
             _pool_bins(self.xp, x, self._image, rows, columns, y, self._places)
 
-    def backward(
-        self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
-    ) -> None:
-        if propagate_down[1]:  # Caffe sends no gradient to the regions
-            bottom[1].gradient.clear()
-        if not propagate_down[0]:
-            return
-        xp, dy, dx = self.xp, top[0].diff, bottom[0].diff
+    def backward_to_map(self, top: Blob, bottom: Blob) -> None:
+        xp, dy, dx = self.xp, top.diff, bottom.diff
         pixels, planes = dx.shape[2] * dx.shape[3], dx.shape[0] * dx.shape[1]
         plane = self._image[:, None] * dx.shape[1] + xp.arange(dx.shape[1])
         cells = plane[:, :, None, None] * pixels + self._places
         cells = xp.where(self._places >= 0, cells, planes * pixels)  # empty bins: one beyond
         sums = xp.bincount(cells.reshape(-1), dy.reshape(-1), planes * pixels + 1)
         dx[...] = sums[:-1].reshape(dx.shape)
-
-    def allow_force_backward(self, bottom_index: int) -> bool:
-        return bottom_index == 0
