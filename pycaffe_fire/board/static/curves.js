@@ -48,10 +48,12 @@ export class Curves {
     this.refresh(true);
   }
 
-  // Asks at most about once a second, and never twice at a time.
+  // Asks at most about once a second, and never twice at a time. News that come while a request
+  // waits do not put it off: a run with news all the time would never be drawn again.
   refresh(now = false) {
+    if (this.timer && !now) return;
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.load(), now ? 30 : this.loaded ? 600 : 0);
+    this.timer = setTimeout(() => { this.timer = 0; this.load(); }, now ? 30 : this.loaded ? 600 : 0);
   }
 
   async load() {

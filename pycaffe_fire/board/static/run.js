@@ -90,19 +90,19 @@ function files(id, found) {
 
 export function showRun(main, id) {
   const curves = new Curves(), parts = h("div", {}), head = h("div", {}), chart = new Chart("memory");
-  let version = -1, busy = false, gone = false;
+  let drawn = "", busy = false, gone = false;
   replace(main, head, curves.node, parts);
 
   async function load() {
-    const row = rows.get(id);
-    if (!row || row.version === version || busy) return;
+    const row = rows.get(id), state = row && `${row.version} ${row.state}`;
+    if (!row || state === drawn || busy || gone) return;
     busy = true;
     try {
       const found = await ask(`/api/runs/${id}`);
-      version = row.version;
+      drawn = state;
       if (!gone) draw(found);
-    } catch (error) { toast(error.message); }
-    busy = false;
+    } catch (error) { toast(error.message); return; } finally { busy = false; }
+    load(); // what came meanwhile may be the last news there are
   }
 
   function draw(found) {
