@@ -24,6 +24,12 @@ def _cont(rng: np.random.Generator, shape: Shape, layer: Layer, net: Net) -> Any
     return values
 
 
+def _clip(rng: np.random.Generator, shape: Shape, layer: Layer, net: Net) -> Any:
+    values = (rng.random(shape) > 0.3).astype(float)
+    values[: layer.param.lstm_param.batch_size] = 0
+    return values
+
+
 def _regions(rng: np.random.Generator, shape: Shape, layer: Layer, net: Net) -> Any:
     """Rows of image and corners that lie within the map, in the image's pixels."""
     field = "roi_pooling_param" if layer.type == "ROIPooling" else "psroi_pooling_param"
@@ -52,6 +58,7 @@ _SPECIAL: dict[tuple[str, int], Draw] = {
         0, net.blobs[layer.bottom[0]].shape[0], shape
     ),
     ("LSTM", 1): _cont,
+    ("Lstm", 1): _clip,
     ("RNN", 1): _cont,
     ("LSTMUnit", 2): lambda rng, shape, layer, net: rng.random(shape) > 0.3,
     ("ROIPooling", 1): _regions,

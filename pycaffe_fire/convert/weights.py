@@ -24,7 +24,7 @@ from .model import Model, PathLike, build, counted
 Array = NDArray[Any]
 
 _STATISTICS = ("running_mean", "running_var")
-_NUMBERED = ("LSTM", "RNN")  # their blobs are numbered
+_NUMBERED = ("LSTM", "Lstm", "RNN")  # their blobs are numbered
 _EXTRA = "num_batches_tracked"  # PyTorch's; nothing of Caffe's
 
 

@@ -1,8 +1,12 @@
-"""LSTMUnit: one time step of an LSTM, from summed gate inputs to the new cell and output."""
+"""LSTMUnit: one time step of an LSTM, from summed gate inputs to the new cell and output.
+
+`unroll` and `unroll_back` run such steps over time, for the layers that do it by themselves.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..backend.blob import Blob
@@ -44,6 +48,43 @@ def step_back(xp: Any, values: Any, cell: Any, new: Any, d_new: Any, d_out: Any)
 
 def _parts(gates: Any, width: int) -> list[Any]:
     return [gates[..., k * width : (k + 1) * width] for k in range(4)]
+
+
+@dataclass
+class Trace:
+    """What `unroll` keeps for the way back."""
+
+    hidden: Any  # T x N x D: what the recurrent weights multiplied
+    steps: list[tuple[Any, Any, Any]]  # gate values, old cell, new cell
+    final: list[Any]  # h and c after the last step
+
+
+def unroll(xp: Any, sums: Any, cont: Any, recurrent: Any, states: Sequence[Any], out: Any) -> Trace:
+    """Write `out` (T x N x D) from the inputs' sums (T x N x 4D) and the states h and c before."""
+    hidden, cell = states
+    kept, steps = xp.empty(out.shape, out.dtype), []
+    for t in range(len(sums)):
+        kept[t] = cont[t] * hidden
+        gates = sums[t] + kept[t] @ recurrent.T
+        values, new, hidden = step(xp, gates, cell, cont[t])
+        steps.append((values, cell, new))
+        out[t], cell = hidden, new
+    return Trace(kept, steps, [hidden, cell])
+
+
+def unroll_back(
+    xp: Any, trace: Trace, cont: Any, recurrent: Any, d_out: Any, bound: float = 0
+) -> Any:
+    """The gradient of the sums, each step's cut to +-`bound` if that is above 0."""
+    d_sums = xp.empty((*d_out.shape[:2], len(recurrent)), d_out.dtype)
+    d_hidden = d_cell = xp.zeros(d_out.shape[1:], d_out.dtype)
+    for t in reversed(range(len(d_out))):
+        values, cell, new = trace.steps[t]
+        d_sums[t], d_cell = step_back(xp, values, cell, new, d_cell, d_out[t] + d_hidden)
+        if bound > 0:
+            d_sums[t] = xp.clip(d_sums[t], -bound, bound)
+        d_hidden = cont[t] * (d_sums[t] @ recurrent)
+    return d_sums
 
 
 @register_layer("LSTMUnit")

@@ -8,6 +8,5 @@ NOT_BUILT_IN = {
         "Python layers, or train SSD"
     ),
     "EvalDetection": "use DetectionEvaluate, or a Python layer",
-    "Lstm": "use an LSTM layer with recurrent_param",
     "VideoData": "make images of the video's frames, and read those",
 }

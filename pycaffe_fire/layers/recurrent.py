@@ -10,10 +10,25 @@ from ..backend.blob import Blob
 from .base import Layer, register_layer
 from .checks import forbid_in_place
 from .description import Storage
-from .lstm_unit import step, step_back
+from .lstm_unit import unroll, unroll_back
 
 
-class Recurrent(Layer):
+class Learner(Layer):
+    """A layer that multiplies by several weights and learns each from two matrices."""
+
+    def learn(self, index: int, left: Any, right: Any) -> None:
+        """Add left @ right to the gradient of a weight that learns."""
+        if self.param_propagate_down[index]:
+            diff = self.blobs[index].diff
+            diff += left @ right
+
+    def learn_bias(self, index: int, rows: Any) -> None:
+        if self.param_propagate_down[index]:
+            diff = self.blobs[index].diff
+            diff += rows.sum(axis=0)
+
+
+class Recurrent(Learner):
     """What RNN and LSTM share: bottoms and tops, the input's part of the sums, hidden states.
 
     Bottoms: x (T x N x ...), cont (T x N, 0 where a sequence begins), then optionally a static
@@ -162,17 +177,6 @@ class Recurrent(Layer):
         if down:
             static.diff[...] = (d_sums @ self.blobs[2].data).reshape(static.shape)
 
-    def learn(self, index: int, left: Any, right: Any) -> None:
-        """Add left @ right to the gradient of a weight that learns."""
-        if self.param_propagate_down[index]:
-            diff = self.blobs[index].diff
-            diff += left @ right
-
-    def learn_bias(self, index: int, rows: Any) -> None:
-        if self.param_propagate_down[index]:
-            diff = self.blobs[index].diff
-            diff += rows.sum(axis=0)
-
     def allow_force_backward(self, bottom_index: int) -> bool:
         return bottom_index != 1
 
@@ -189,26 +193,12 @@ class LSTM(Recurrent):
 
     def run(self, sums: Any, cont: Any, states: list[Any], out: Any) -> list[Any]:
         recurrent = self.blobs[self.recurrent_index].data
-        hidden, cell = states
-        self._hidden = self.xp.empty(out.shape, out.dtype)
-        self._steps = []
-        for t in range(len(sums)):
-            self._hidden[t] = cont[t] * hidden
-            gates = sums[t] + self._hidden[t] @ recurrent.T
-            values, new, hidden = step(self.xp, gates, cell, cont[t])
-            self._steps.append((values, cell, new))
-            out[t], cell = hidden, new
-        return [hidden, cell]
+        self._trace = unroll(self.xp, sums, cont, recurrent, states, out)
+        return self._trace.final
 
     def run_back(self, cont: Any, d_out: Any) -> tuple[Any, Any]:
         recurrent = self.blobs[self.recurrent_index].data
-        d_sums = self.xp.empty((*d_out.shape[:2], len(recurrent)), d_out.dtype)
-        d_hidden = d_cell = self.xp.zeros(d_out.shape[1:], d_out.dtype)
-        for t in reversed(range(len(d_out))):
-            values, cell, new = self._steps[t]
-            d_sums[t], d_cell = step_back(self.xp, values, cell, new, d_cell, d_out[t] + d_hidden)
-            d_hidden = cont[t] * (d_sums[t] @ recurrent)
-        return d_sums, self._hidden
+        return unroll_back(self.xp, self._trace, cont, recurrent, d_out), self._trace.hidden
 
 
 @register_layer("RNN")

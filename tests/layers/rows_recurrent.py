@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,18 @@ def recurrent(extra: str = "") -> str:
         'recurrent_param { num_output: 4 weight_filler { type: "uniform" min: -0.4 max: 0.4 } '
         f'bias_filler {{ type: "uniform" min: -0.2 max: 0.2 }} {extra} }}'
     )
+
+
+def of_rows(extra: str = "") -> str:
+    return (
+        'lstm_param { num_output: 4 weight_filler { type: "uniform" min: -0.4 max: 0.4 } '
+        f'bias_filler {{ type: "uniform" min: -0.2 max: 0.2 }} {extra} }}'
+    )
+
+
+def clipped(streams: int) -> Callable[[np.random.Generator, Shape], Array]:
+    """An indicator per row of an Lstm layer."""
+    return lambda rng, shape: continued(rng, (shape[0] // streams, streams)).reshape(shape)
 
 
 PLAIN = ((5, 2, 3), (5, 2))
@@ -70,6 +83,21 @@ ROWS = [
     Case("lstm with everything", "LSTM", recurrent("expose_hidden: true"), shapes=ALL_HIDDEN,
          fill=("normal", continued, "normal", "normal", "normal"), tops=3, gradients=(),
          learned=(), weights=4, batch=(0, 1), finite_at=(0.0,)),
+    Case("lstm of rows", "Lstm", of_rows(), shapes=((5, 3),), weights=3, top_shapes=((5, 4),),
+         mixes_samples=True,
+         bad=(Bad("num_output must be at least 1, got 0", "lstm_param { }"),
+              Bad("batch_size must be at least 1, got 0", of_rows("batch_size: 0")),
+              Bad("clipping_threshold must not be negative, got -1",
+                  of_rows("clipping_threshold: -1")),
+              Bad(r'steps of 2 streams \(batch_size\), got 5 in "in0"', of_rows("batch_size: 2")),
+              Bad(r'must hold 5 numbers, one per row.*got "in1" \[4\]', shapes=((5, 3), (4,))),
+              Bad("unknown filler", 'lstm_param { num_output: 2 weight_filler { type: "odd" } }'),
+              Bad("cannot run in place", in_place=True))),
+    Case("lstm of rows in streams", "Lstm", of_rows("batch_size: 2"), shapes=((6, 3, 1, 2), (6, 1)),
+         fill=("normal", clipped(2)), gradients=(0,), weights=3, top_shapes=((6, 4),),
+         batch=(), finite_at=(0.0,)),
+    Case("lstm of steps of streams", "Lstm", of_rows(), shapes=((4, 2, 3),), weights=3,
+         top_shapes=((4, 2, 4),), mixes_samples=True),
     Case("rnn", "RNN", recurrent(), shapes=PLAIN, fill=FILL, weights=5,
          top_shapes=((5, 2, 4),), golden=("rnn_basic",), bad=WRONG, **SHARED),
     Case("rnn with static input", "RNN", recurrent(), weights=6, **WITH_STATIC),

@@ -79,16 +79,42 @@ def _cell(body: Graph, gates: list[str], cell: str, cont: str) -> tuple[str, str
     return new, body.op("Mul", o, body.op("Tanh", new))
 
 
-@converts("LSTM")
-def lstm(graph: Graph, part: Part) -> list[str]:
-    width = int(part.param.recurrent_param.num_output)
-
+def _lstm_step(width: int) -> Step:
     def step(body: Graph, states: list[str], sums: str, cont: str) -> tuple[list[str], str]:
         gates = body.ops("Split", [sums, body.integers([width] * 4)], 4, axis=1)
         new, out = _cell(body, gates, states[1], cont)
         return [out, new], out
 
+    return step
+
+
+@converts("LSTM")
+def lstm(graph: Graph, part: Part) -> list[str]:
+    step = _lstm_step(int(part.param.recurrent_param.num_output))
     return _scanned(graph, part, 2, len(part.blobs) - 1, step)
+
+
+@converts("Lstm")
+def lstm_of_rows(graph: Graph, part: Part) -> str:
+    """Steps of streams from rows; with zeros for states a pass begins as where `cont` is 0."""
+    param, x = part.param.lstm_param, part.x
+    width, axis = Dim(param.num_output), len(part.tops[0]) - 1
+    streams = x.shape[1] if axis == 2 else Dim(param.batch_size)
+    steps = x.shape[0] if axis == 2 else Dim(x.shape[0] // streams, x.shape[0].symbol)
+    gates = Dim(4 * width)
+    sums = graph.op("Add", _times(graph, part, _rows(graph, x, axis), 0), part.weight(graph, 2))
+    sums = graph.reshape(sums, (*x.shape[:axis], gates), (steps, streams, gates))
+    if len(part.bottoms) > 1:
+        clip = part.bottoms[1]
+        cont = graph.reshape(clip.name, clip.shape, (steps, streams, Dim(1)))
+        cont = graph.op("Sign", graph.op("Abs", cont))
+    else:
+        one = graph.constant(np.ones(1, np.float32))
+        cont = graph.op("Add", graph.zeros(sums, (steps, streams, Dim(1))), one)
+    across = graph.op("Transpose", sums, perm=[1, 0, 2]) if streams.varies else sums
+    first = [graph.zeros(across, (streams, width))] * 2
+    _, out = _scan(graph, part, first, [sums, cont], 1, _lstm_step(int(width)))
+    return graph.reshape(out, (steps, streams, width), part.tops[0])
 
 
 @converts("RNN")
