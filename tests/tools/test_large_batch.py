@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -50,7 +51,39 @@ def test_every_case_has_a_solver_whose_large_batch_ends_with_a_test(name: str) -
             factor = int(case.flags[case.flags.index("--batch") + 1]) / experiment.batch
             keep_epochs(param, factor)
             assert param.max_iter // param.test_interval + 1 == experiment.tests
-            assert param.max_iter * factor == pytest.approx(experiment.iterations)
+            assert param.max_iter * factor == pytest.approx(case.length * experiment.iterations)
+
+
+def test_a_longer_run_steps_as_much_later() -> None:
+    longer = next(case for case in run.QUICK.cases if case.length == 3 and case.settings)
+    text = run.solver_text(run.QUICK, longer, 1)
+    param = schema.parse_text(text, schema.SolverParameter())
+    assert (param.max_iter, list(param.stepvalue), param.rampup_interval) == (18000, [14400], 900)
+    assert run.QUICK.epochs(longer)[-1] == 36
+
+
+def test_runs_go_on_where_they_were_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = (run.Case("small", (), 2, "black"), run.Case("large", (), 1, "tab:blue"))
+    experiment = dataclasses.replace(run.QUICK, cases=cases)
+    path, seen = tmp_path / "results.json", list[tuple[str, int]]()
+
+    def train(experiment: object, case: run.Case, seed: int, folder: Path) -> list[float]:
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+        seen.append((case.name, seed))
+        return [0.1, 0.5 + seed / 10]
+
+    monkeypatch.setattr(run, "train", train)
+    with pytest.raises(KeyboardInterrupt):
+        run.run_all(experiment, tmp_path, path)
+    assert seen == [("small", 1), ("large", 1)]
+    seen.clear()
+    run.run_all(experiment, tmp_path, path)
+    assert seen == [("small", 2)]
+    assert json.loads(path.read_text()) == {
+        "small": [[0.1, 0.6], [0.1, 0.7]],
+        "large": [[0.1, 0.6]],
+    }
 
 
 def test_the_table_and_the_plot(tmp_path: Path) -> None:

@@ -23,7 +23,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pycaffe_fire.errors import FireError
 from pycaffe_fire.report.style import dress, new_figure, save
+from pycaffe_fire.schema.files import replacing
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -32,13 +34,15 @@ CHANCE = 0.1  # of ten classes
 
 @dataclass(frozen=True)
 class Case:
-    """A way to train: its name, fire_train's flags, seeds, and settings beside the experiment's."""
+    """A way to train: its name, fire_train's flags, seeds, settings beside the experiment's, and
+    how many times the experiment's epochs it runs (with every step of the rate as much later)."""
 
     name: str
     flags: tuple[str, ...]
     seeds: int
     color: str
     settings: str = ""
+    length: int = 1
 
 
 @dataclass(frozen=True)
@@ -60,8 +64,9 @@ class Experiment:
     def tests(self) -> int:
         return self.iterations // self.interval + 1
 
-    def epochs(self) -> list[float]:
-        return [i * self.interval * self.batch / self.images for i in range(self.tests)]
+    def epochs(self, case: Case) -> list[float]:
+        each = case.length * self.interval * self.batch / self.images
+        return [i * each for i in range(self.tests)]
 
 
 def shipped(model: str) -> str:
@@ -107,21 +112,41 @@ def cifar10_cases(lars: str) -> tuple[Case, ...]:
     )
 
 
+QUICK_LARS = "base_lr: 8 local_lr_auto: true rampup_interval: 300 rampup_lr: 0.5"
 QUICK = Experiment(
     "CIFAR-10", narrow_quick,
     'base_lr: 0.005 lr_policy: "multistep" gamma: 0.1 stepvalue: 4800 momentum: 0.9 '
     "weight_decay: 0.001 test_iter: 100",
     100, 50_000, 6000, 1200,
-    cifar10_cases("base_lr: 8 local_lr_auto: true rampup_interval: 300 rampup_lr: 0.5"), 20,
+    (
+        *cifar10_cases(QUICK_LARS),
+        Case("batch 1600, rate x 16, 3 x the epochs", LINEAR, 1, "tab:cyan", "", 3),
+        Case("batch 1600, LARS, 3 x the epochs", LARGE, 1, "tab:red", QUICK_LARS, 3),
+    ),
+    20,
 )  # fmt: skip
-FULL = Experiment(
-    "cifar10_full", lambda: shipped("cifar10_full"),
-    'base_lr: 0.001 lr_policy: "multistep" gamma: 0.1 stepvalue: 60000 stepvalue: 65000 '
-    "momentum: 0.9 weight_decay: 0.004 test_iter: 100",
-    100, 50_000, 70_000, 2000,
-    cifar10_cases("base_lr: 8 local_lr_auto: true rampup_interval: 3500 rampup_lr: 0.5"), 20,
-)  # fmt: skip
-EXPERIMENTS = {"digits": DIGITS, "cifar10": QUICK, "cifar10_full": FULL}
+
+
+def full(epochs: int) -> Experiment:
+    """cifar10_full, its schedule of 140 epochs shortened in proportion: 120, 10 and 10 of 140."""
+    iterations = epochs * 500
+    steps = [f"stepvalue: {iterations * part // 14}" for part in (12, 13)]
+    rise = f"rampup_interval: {iterations // 20} rampup_lr: 0.5"
+    return Experiment(
+        f"cifar10_full, {epochs} epochs", lambda: shipped("cifar10_full"),
+        f'base_lr: 0.001 lr_policy: "multistep" gamma: 0.1 {" ".join(steps)} '
+        "momentum: 0.9 weight_decay: 0.004 test_iter: 100",
+        100, 50_000, iterations, iterations // 5,
+        cifar10_cases(f"base_lr: 8 local_lr_auto: true {rise}"), 20,
+    )  # fmt: skip
+
+
+EXPERIMENTS = {
+    "digits": DIGITS,
+    "cifar10": QUICK,
+    "cifar10_full": full(8),
+    "cifar10_full_140": full(140),
+}
 
 Accuracies = list[float]  # before training, and after every interval
 Results = dict[str, list[Accuracies]]
@@ -143,11 +168,20 @@ def train(experiment: Experiment, case: Case, seed: int, folder: Path) -> Accura
 
 def solver_text(experiment: Experiment, case: Case, seed: int) -> str:
     """The solver of the small batch, with what the case changes."""
+    schedule = (
+        f"{_without(experiment.solver, case.settings)} {case.settings}\n"
+        f"test_interval: {experiment.interval} max_iter: {experiment.iterations}"
+    )
     return (
-        f'net: "net.prototxt" {_without(experiment.solver, case.settings)} {case.settings}\n'
-        f"test_interval: {experiment.interval} max_iter: {experiment.iterations} display: 0\n"
+        f'net: "net.prototxt" {_stretched(schedule, case.length)} display: 0\n'
         f"random_seed: {seed} snapshot_after_train: false solver_mode: CPU\n"
     )
+
+
+def _stretched(schedule: str, times: int) -> str:
+    """The schedule with all its counts of iterations so many times as large."""
+    counts = r"\b(stepvalue|rampup_interval|test_interval|max_iter): (\d+)"
+    return re.sub(counts, lambda found: f"{found[1]}: {times * int(found[2])}", schedule)
 
 
 def _without(settings: str, others: str) -> str:
@@ -164,9 +198,10 @@ def command(folder: Path, name: str, *arguments: str) -> subprocess.CompletedPro
     )  # fmt: skip
 
 
-def run_all(experiment: Experiment, data: Path | None) -> Results:
-    """Seeds outermost: what is there after some hours can be compared."""
-    results: Results = {case.name: [] for case in experiment.cases}
+def run_all(experiment: Experiment, data: Path | None, path: Path) -> None:
+    """The runs that path does not have yet, each written there as it ends; seeds outermost: what
+    is there after some hours can be compared."""
+    results: Results = json.loads(path.read_text()) if path.exists() else {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if data is None:
@@ -175,11 +210,12 @@ def run_all(experiment: Experiment, data: Path | None) -> Results:
             (folder / "data").symlink_to(data.resolve())
         for seed in range(1, max(case.seeds for case in experiment.cases) + 1):
             for case in experiment.cases:
-                if seed <= case.seeds:
-                    results[case.name].append(train(experiment, case, seed, folder))
-                    last = results[case.name][-1][-1]
-                    print(f"{case.name}, seed {seed}: {last:.4f}", flush=True)
-    return results
+                runs = results.setdefault(case.name, [])
+                if len(runs) < seed <= case.seeds:
+                    runs.append(train(experiment, case, seed, folder))
+                    print(f"{case.name}, seed {seed}: {runs[-1][-1]:.4f}", flush=True)
+                    with replacing(path, FireError) as file:
+                        file.write_text(json.dumps(results) + "\n")
 
 
 def table(results: Results) -> list[str]:
@@ -202,8 +238,9 @@ def draw(experiment: Experiment, results: Results, path: Path) -> None:
         columns = list(zip(*results[case.name], strict=True))
         low, high = [100 * min(c) for c in columns], [100 * max(c) for c in columns]
         means = [100 * statistics.fmean(c) for c in columns]
-        axes.plot(experiment.epochs(), means, color=case.color, label=case.name)
-        axes.fill_between(experiment.epochs(), low, high, color=case.color, alpha=0.15, linewidth=0)
+        epochs = experiment.epochs(case)
+        axes.plot(epochs, means, color=case.color, label=case.name)
+        axes.fill_between(epochs, low, high, color=case.color, alpha=0.15, linewidth=0)
     axes.set_ylim(bottom=experiment.least)
     dress(axes, experiment.title, "epoch", "test accuracy, %")
     save(figure, str(path))
@@ -222,8 +259,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("CIFAR-10 is prepared by cifar10_data.py: give --data DIR")
     path = HERE / f"{options.experiment}.json"
     if not options.draw:
-        results = run_all(experiment, None if experiment is DIGITS else options.data)
-        path.write_text(json.dumps(results) + "\n")
+        run_all(experiment, None if experiment is DIGITS else options.data, path)
     results = json.loads(path.read_text())
     print("\n".join(table(results)))
     draw(experiment, results, path.with_suffix(".png"))
