@@ -73,7 +73,7 @@ class Leaves:
         self._lockstep: Lockstep | None = None
         if in_step and leaves > 1:
             own = communicator.own_leaves(leaves)
-            self._lockstep = Lockstep(communicator.another(), own, leaves)
+            self._lockstep = Lockstep(communicator.another(), own, leaves, backend.on_host)
             start = replace(start, lockstep=self._lockstep)
         self._feeding = Feeding(communicator, leaves)
         if leaves > 1:
@@ -130,7 +130,9 @@ class Leaves:
 
         def run(number: int) -> list[T]:
             try:
-                return work(number)
+                with lockstep.turn():
+                    self.backend.activate()
+                    return work(number)
             except BaseException as error:
                 if not isinstance(error, BrokenBarrierError):  # the cause, not one that waited
                     failures.append(error)

@@ -7,6 +7,7 @@ Nothing in a training pass waits for the device; numbers come back when they are
 from __future__ import annotations
 
 import importlib
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -72,6 +73,14 @@ SQUARES_CHUNK = 65536
 MOST_CHECKS = 512  # conditions that may wait until numbers are read
 
 
+class _Views(threading.local):
+    """Tensors of which array code holds float32 arrays: a thread writes back its own, since leaves
+    that go in step are in the middle of a layer while others run."""
+
+    def __init__(self) -> None:
+        self.tensors: list[CudaTensor] = []
+
+
 class CudaBackend(NumPyBackend):
     """One device with three streams: for computing, for batches, for gradients of other ranks."""
 
@@ -103,7 +112,7 @@ class CudaBackend(NumPyBackend):
         self.unwatched = False  # has one of them run since the last look?
         self._recorder: GraphRecorder | None = None  # while it records
         self._places: weakref.WeakKeyDictionary[Tensor, Array] | None = None
-        self.viewed: list[CudaTensor] = []  # of which array code holds float32 arrays
+        self._views = _Views()
         self.deferred: list[CudaTensor] = []  # that may have yet to go back through a ReLU
         self.activate()
         self.arrivals = arrivals(self.xp)
@@ -170,6 +179,10 @@ class CudaBackend(NumPyBackend):
         made = self.xp.empty(given.size, KINDS[kind])
         self.convert(given, made)
         return made
+
+    @property
+    def viewed(self) -> list[CudaTensor]:
+        return self._views.tensors
 
     def mark(self) -> int:
         return len(self.viewed)
