@@ -4,7 +4,7 @@
     python tools/convert_models.py lenet resnet50 --opencv
 
 Each deploy.prototxt is converted with its check, once as it is and once with --fold-bn, and the
-ONNX file becomes a Caffe net again.
+ONNX file becomes a Caffe net again; that of a detector with the node that OpenCV has for it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,14 @@ def both_ways(prototxt: Path, folder: Path, settings: Settings, size: int = 0) -
         )  # fmt: skip
         assert made.check is not None
         lines.append(f"{'folded' if fold else 'plain'} {made.check.worst:.1e}")
-    back = convert(target, folder / "back.prototxt", folder / "back.caffemodel")
+    detects = any(layer.type == "DetectionOutput" for layer in schema.read_net(prototxt).layer)
+    if detects:
+        known = Settings(detection="opencv", check_with=settings.check_with)
+        convert(prototxt, weights, target, settings=known)
+    back = convert(
+        target, folder / "back.prototxt", folder / "back.caffemodel",
+        settings=Settings(dialect="ssd" if detects else "bvlc"),
+    )  # fmt: skip
     assert back.check is not None
     return [*lines, f"and back {back.check.worst:.1e}"]
 

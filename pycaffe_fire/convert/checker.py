@@ -16,7 +16,7 @@ from .dims import BATCH, set_inputs
 from .inputs import make_inputs
 from .libraries import need
 from .preprocessing import Preprocessing
-from .runtime import Pieces, open_file, open_model, return_memory
+from .runtime import Pieces, open_file, open_model, return_memory, without_nodes
 
 Floats = NDArray[np.float32]
 Array = NDArray[Any]
@@ -179,20 +179,9 @@ class Checker:
 
     def without(self, kind: str) -> Checker:
         """The same without nodes that onnxruntime has no op for; results come together."""
-        lost = {
-            name for node in self.model.graph.node if node.op_type == kind for name in node.output
-        }
+        model, lost = without_nodes(self.model, kind)
         if not lost:
             return self
-        model = type(self.model).FromString(self.model.SerializeToString())
-        nodes = [node for node in model.graph.node if node.op_type != kind]
-        outputs = [info for info in model.graph.output if info.name not in lost]
-        if not outputs:
-            make = need("onnx").helper.make_empty_tensor_value_info
-            outputs = [make(name) for node in nodes[-1:] for name in node.output]
-        for names, kept in ((model.graph.node, nodes), (model.graph.output, outputs)):
-            del names[:]
-            names.extend(kept)
         tops = {place: name for place, name in self.tops.items() if name not in lost}
         made = Checker(self.net, model, self.arrays, tops, self.preprocessing)
         made.result = self.result

@@ -46,6 +46,24 @@ def open_model(
     return _open(whole.SerializeToString(), options)
 
 
+def without_nodes(model: Any, kind: str) -> tuple[Any, set[str]]:
+    """The model less the nodes of a kind that onnxruntime does not know, and the tensors that they
+    made; where those are all its outputs, it has those of its last node."""
+    lost = {name for node in model.graph.node if node.op_type == kind for name in node.output}
+    if not lost:
+        return model, lost
+    made = type(model).FromString(model.SerializeToString())
+    nodes = [node for node in made.graph.node if node.op_type != kind]
+    outputs = [info for info in made.graph.output if info.name not in lost]
+    if not outputs:
+        make = need("onnx").helper.make_empty_tensor_value_info
+        outputs = [make(name) for node in nodes[-1:] for name in node.output]
+    for names, kept in ((made.graph.node, nodes), (made.graph.output, outputs)):
+        del names[:]
+        names.extend(kept)
+    return made, lost
+
+
 def open_file(path: str) -> Any:
     """A model's file in onnxruntime, with the optimisations of graphs but without another layout
     of the weights, which would be a copy more."""

@@ -21,9 +21,10 @@ from pycaffe_fire.convert.caffe_to_onnx import Conversion, convert_to_onnx
 from pycaffe_fire.convert.model import build, read_model
 from pycaffe_fire.convert.onnx_to_caffe import convert_to_caffe
 from pycaffe_fire.convert.runtime import open_model
+from pycaffe_fire.convert.to_onnx.export import Options
 from pycaffe_fire.errors import ConvertError
 from tests.convert.nets import model_of
-from tests.convert.test_to_onnx import NET
+from tests.convert.test_to_onnx import NET, SSD
 from tests.layers.case import Array
 
 RNG = np.random.default_rng(5)
@@ -141,6 +142,19 @@ OPS: dict[str, tuple[list[Any], dict[str, Any]]] = {
         {"zero": np.int64(0), "ax": integers([0]), "rest": integers([-1])},
     ),
     "mean": ([node("ReduceMean", "x", axes=[2, 3], keepdims=0)], {}),
+    "mean of channels": ([node("ReduceMean", "x", axes=[1], keepdims=0)], {}),
+    "without the channels' mean": (
+        [node("ReduceMean", "x", "m", axes=[1]), node("Sub", "x m")], {},
+    ),
+    "minus the whole": ([node("ReduceMean", "x", "m", axes=[1]), node("Sub", "m x")], {}),
+    "share of the channels' sum": (
+        [node("Exp", "x", "e"), node("ReduceSum", "e ax", "s"), node("Div", "e s")],
+        {"ax": integers([1])},
+    ),
+    "share of the image's sum": (
+        [node("Exp", "x", "e"), node("ReduceSum", "e ax", "s"), node("Div", "e s")],
+        {"ax": integers([2, 3])},
+    ),
     "split": (
         [node("Split", "x s", "a b", axis=1), node("Mul", "a b")], {"s": integers([2, 2])},
     ),
@@ -219,6 +233,24 @@ def test_a_round_trip(tmp_path: Path) -> None:
     assert "Pooling" in types(made) and "Scale" in types(made)
     pool = next(layer for layer in made.param.layer if layer.type == "Pooling")
     assert pool.pooling_param.pad_h == 1  # the Pad before it is its own again
+
+
+def test_a_detector_comes_back(tmp_path: Path) -> None:
+    """By the node that OpenCV knows; its boxes are weights then."""
+    convert_to_onnx(model_of(SSD), tmp_path / "net.onnx", Options(detection="opencv"))
+    made = to_caffe(tmp_path / "net.onnx", "ssd")
+    assert {"DetectionOutput", "Parameter"} <= set(types(made))
+    before = build(model_of(SSD))
+    after = build(read_model(tmp_path / "out.prototxt", tmp_path / "out.caffemodel"))
+    images = array(1, 3, 32, 32)
+    for net in (before, after):
+        net.blobs["data"].data[...] = images
+        net.run_forward()
+    found = before.blobs["found"].data
+    assert len(found[0, 0]) > 3  # the test is about something
+    np.testing.assert_allclose(after.blobs["found"].data, found, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ConvertError, match='DetectionOutput.*"bvlc" does not know'):
+        to_caffe(tmp_path / "net.onnx", "bvlc")
 
 
 def test_everything_that_cannot_be_is_named_at_once(tmp_path: Path) -> None:

@@ -181,18 +181,34 @@ def _operation(name: str) -> int:
 
 
 def _broadcast(target: Target, node: Node, blobs: list[str], shapes: list[Any]) -> None:
-    """A factor or offset per sample and channel: Scale or Bias with a second bottom."""
-    if len(blobs) != 2 or node.op not in ("Mul", "Add"):
+    """One operand is repeated along axes of which it has one element."""
+    if len(blobs) != 2 or node.op not in ("Add", "Sub", "Mul", "Div"):
         raise CannotError(f"operands of shapes {[list(s) for s in shapes]}")
+    if node.op == "Div":
+        blobs[1] = target.power(node, blobs[1], -1, 1, 0)
+    elif node.op == "Sub":
+        blobs[1] = target.power(node, blobs[1], 1, -1, 0)
     small = 0 if np.prod(shapes[0]) < np.prod(shapes[1]) else 1
     factor, whole = shapes[small], shapes[1 - small]
-    while factor and factor[-1] == 1 and len(factor) > 1:
-        factor = factor[:-1]
-    if len(shapes[small]) != len(whole) or factor != whole[: len(factor)]:
+    if len(factor) != len(whole) or any(
+        size not in (1, full) for size, full in zip(factor, whole, strict=True)
+    ):
         raise CannotError(f"operands of shapes {[list(s) for s in shapes]}")
-    flat, layer = target.step("Reshape", node, [blobs[small]])
-    layer.reshape_param.shape.dim.extend([0, *factor[1:]])
-    kind = "Scale" if node.op == "Mul" else "Bias"
-    made = target.layer(kind, node.name, [blobs[1 - small], flat], [node.outputs[0]])
-    (made.scale_param if kind == "Scale" else made.bias_param).axis = 0
+    product = node.op in ("Mul", "Div")
+    while factor[-1] == 1 and len(factor) > 1:
+        factor = factor[:-1]
+    if factor == whole[: len(factor)]:  # one for each sample, or each sample and channel
+        flat, layer = target.step("Reshape", node, [blobs[small]])
+        layer.reshape_param.shape.dim.extend([0, *factor[1:]])
+        made = target.layer(
+            "Scale" if product else "Bias", node.name, [blobs[1 - small], flat], [node.outputs[0]]
+        )
+        (made.scale_param if product else made.bias_param).axis = 0
+    else:
+        for axis, (size, full) in enumerate(zip(shapes[small], whole, strict=True)):
+            if size != full:
+                blobs[small], layer = target.step("Tile", node, [blobs[small]])
+                layer.tile_param.axis, layer.tile_param.tiles = axis, full
+        made = target.layer("Eltwise", node.name, blobs, [node.outputs[0]])
+        made.eltwise_param.operation = _operation("PROD" if product else "SUM")
     target.blobs[node.outputs[0]] = node.outputs[0]

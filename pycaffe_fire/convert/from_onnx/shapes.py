@@ -200,10 +200,13 @@ def reduce(target: Target, node: Node) -> None:
         axes = [int(v) for v in target.constant(node, 1, "axes").reshape(-1)]
     whole = list(range(len(shape)))
     axes = sorted(axis % len(shape) for axis in axes) if axes is not None else whole
-    if axes != list(range(axes[0], len(shape))) or axes[0] == 0:
-        raise CannotError(f"only the last axes can be reduced, not {axes} of {list(shape)}")
     blob, out = target.blob(node.inputs[0]), target.shape(node.outputs[0])
     kept = len(out) == len(shape)
+    if axes == [1] and len(shape) == 4:
+        _reduced_channels(target, node, blob, shape[1])
+        return
+    if axes != list(range(axes[0], len(shape))) or axes[0] == 0:
+        raise CannotError(f"only the last axes can be reduced, not {axes} of {list(shape)}")
     if node.op == "ReduceMean" and len(shape) == 4 and axes == [2, 3] and kept:
         param = target.onto("Pooling", node, blob).pooling_param
         param.pool, param.global_pooling = 1, True
@@ -215,6 +218,20 @@ def reduce(target: Target, node: Node) -> None:
         target.onto("Reshape", node, top).reshape_param.shape.dim.extend([0, *out[1:]])
     else:
         target.name(node, top)
+
+
+def _reduced_channels(target: Target, node: Node, blob: str, channels: int) -> None:
+    """A convolution with ones, of which the mean has its share."""
+    share = 1 / channels if node.op == "ReduceMean" else 1.0
+    top, layer = target.step("Convolution", node, [blob], np.full((1, channels, 1, 1), share))
+    param = layer.convolution_param
+    param.num_output, param.bias_term = 1, False
+    param.kernel_size.append(1)
+    out = target.shape(node.outputs[0])
+    if len(out) == 4:
+        target.name(node, top)
+    else:
+        target.onto("Reshape", node, top).reshape_param.shape.dim.extend([0, *out[1:]])
 
 
 @reads("ArgMax")

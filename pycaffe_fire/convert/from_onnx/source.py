@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from ...errors import ConvertError
 from .. import onnx_file
 from ..libraries import need
-from ..runtime import open_model
+from ..runtime import open_model, without_nodes
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]
+DETECTIONS = "DetectionOutput"  # OpenCV's node, which onnxruntime does not know
 _FREE = ("Shape", "Size")  # constant whatever their inputs hold
 
 
@@ -96,14 +97,15 @@ class Source:
     def evaluate(self) -> None:
         """Run the model once: shapes of all tensors, values of those that are constant."""
         onnx = need("onnx")
-        names = [name for node in self.nodes for name in node.outputs if name]
+        model, lost = without_nodes(self.model, DETECTIONS)
+        names = [name for node in self.nodes for name in node.outputs if name and name not in lost]
         fixed = self._fixed()
         rng = np.random.default_rng(0)
         types = {name: self._type(onnx, name) for name in self.inputs}
         feeds = {
             name: rng.normal(size=shape).astype(types[name]) for name, shape in self.inputs.items()
         }
-        session = open_model(self.model, self.arrays, every=names, optimised=False)
+        session = open_model(model, self.arrays, every=names, optimised=False)
         try:
             found = session.run(names, feeds)
         except Exception as problem:
