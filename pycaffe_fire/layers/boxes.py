@@ -35,13 +35,20 @@ def check_predictions(layer: Layer, bottom: Sequence[Blob], locations: int, clas
     if len(shape) < 3 or shape[:2] != (1, 2) or prior.count % 8 or not prior.count:
         layer.fail(f'priors "{prior.name}" must be 1 x 2 x (4 per prior), got {list(shape)}')
     priors = prior.count // 8
-    for blob, each in ((loc, 4 * locations), (conf, classes)):
-        if blob.num != loc.num or blob.count != loc.num * priors * each:
+    need_per_prior(layer, (loc, conf), (4 * locations, classes), priors, loc.num)
+    return priors
+
+
+def need_per_prior(
+    layer: Layer, blobs: Sequence[Blob], values: Sequence[int], priors: int, num: int
+) -> None:
+    """Each blob must hold so many values for every prior of every image."""
+    for blob, each in zip(blobs, values, strict=False):
+        if blob.num != num or blob.count != num * priors * each:
             layer.fail(
                 f'"{blob.name}" must hold {each} values for each of {priors} priors: '
-                f"{loc.num} x {priors * each}, got {list(blob.shape)}"
+                f"{num} x {priors * each}, got {list(blob.shape)}"
             )
-    return priors
 
 
 def areas(xp: Any, boxes: Any) -> Any:

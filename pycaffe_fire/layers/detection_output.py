@@ -13,7 +13,7 @@ from ..backend.blob import Blob
 from ..backend.tensor import on_host
 from ..errors import DataError
 from .base import Layer, register_layer
-from .boxes import check_predictions, decode, read_priors, suppress
+from .boxes import check_predictions, decode, need_per_prior, read_priors, suppress
 from .checks import forbid_in_place
 from .description import Storage
 from .detection_files import DetectionFiles, missing
@@ -30,11 +30,16 @@ class DetectionOutput(Layer):
     confidence_threshold (the best top_k of them) go through non-maximum suppression, then the best
     keep_top_k of an image remain. Without any, each image has one row of -1. save_output_param
     asks for files of them (see detection_files.py); visualize does nothing here.
+
+    RefineDet has two more bottoms, of its first stage: confidences of "nothing" and "something" at
+    every prior, and perhaps locations. Priors whose "something" is below objectness_score are
+    background; locations move the priors to where the second stage's begin. A fourth bottom is
+    that of RefineDet if there is a fifth or if objectness_score is given, else it is images.
     """
 
     storage = Storage.FLOAT32
     family = "score"
-    bottoms = (3, 4)
+    bottoms = (3, 5)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         forbid_in_place(self, bottom, top)
@@ -48,6 +53,12 @@ class DetectionOutput(Layer):
         self._classes = int(param.num_classes)
         self._files = self._open_files(param) if param.HasField("save_output_param") else None
         self._locations = 1 if param.share_location else self._classes
+        self._refines = len(bottom) > 4 or param.HasField("objectness_score")
+        if self._refines and len(bottom) < 4:
+            self.fail(
+                "objectness_score needs the confidences of RefineDet's first stage as a fourth "
+                "bottom; leave it out for SSD"
+            )
 
     def _open_files(self, param: Any) -> DetectionFiles | None:
         """What writes the results, if they are to be written."""
@@ -75,6 +86,8 @@ class DetectionOutput(Layer):
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self._priors = check_predictions(self, bottom, self._locations, self._classes)
+        if self._refines:
+            need_per_prior(self, bottom[3:], (2, 4), self._priors, bottom[0].num)
         top[0].reshape(1, 1, 1, ROW)  # how many there are shows in forward
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
@@ -84,9 +97,15 @@ class DetectionOutput(Layer):
         priors, variances = read_priors(self, bottom[2], param.code_type)
         if param.variance_encoded_in_target:
             variances = xp.ones_like(variances)
+        if self._refines:
+            conf = self._only_objects(conf, bottom[3].data.reshape(num, self._priors, 2))
         rows = []
         for image in range(num):
-            boxes = decode(xp, param.code_type, priors, variances, loc[image].transpose(1, 0, 2))
+            anchors = priors
+            if len(bottom) > 4:
+                moves = bottom[4].data[image].reshape(self._priors, 4)
+                anchors = decode(xp, param.code_type, priors, variances, moves)
+            boxes = decode(xp, param.code_type, anchors, variances, loc[image].transpose(1, 0, 2))
             if param.clip:
                 boxes = xp.clip(boxes, 0, 1)
             rows += self._of_image(image, boxes, conf[image])
@@ -97,6 +116,14 @@ class DetectionOutput(Layer):
         top[0].data[0, 0] = found
         if self._files is not None:
             self._save(self._files, num, found)
+
+    def _only_objects(self, conf: Any, first: Any) -> Any:
+        """Confidences without those of priors that the first stage takes for background."""
+        param = self.param.detection_output_param
+        nothing = self.xp.zeros(self._classes, conf.dtype)
+        nothing[param.background_label_id : param.background_label_id + 1] = 1
+        empty = first[..., 1:] < np.float32(param.objectness_score)
+        return self.xp.where(empty, nothing, conf)
 
     def _save(self, files: DetectionFiles, num: int, found: Any) -> None:
         found = on_host(found)

@@ -99,7 +99,7 @@ def compare(made: Net, definition: Definition, before: Any = None, seed: int = 0
     indicators = None if clip is None else np.array(clip.data).reshape(-1)
     want = definition.forward(rows, indicators, before)
     np.testing.assert_allclose(np.reshape(top.data, want.shape), want, atol=1e-12)
-    d = rng.normal(size=want.shape)
+    d = np.asarray(rng.normal(size=want.shape))
     top.diff[...] = d.reshape(top.shape)
     made.clear_param_diffs()
     made.run_backward()

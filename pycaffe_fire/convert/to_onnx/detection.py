@@ -27,10 +27,17 @@ def prior_box(graph: Graph, part: Part) -> str:
 def detection_output(graph: Graph, part: Part) -> str:
     param = part.param.detection_output_param
     if part.detection == OPENCV:
+        if _refines(part, param):
+            part.fail("OpenCV's detections have one stage; use --detection nms for RefineDet")
         return _opencv(graph, part, param)
     if param.nms_param.eta < 1:
         part.fail("eta below 1 cannot be expressed in ONNX; use --detection opencv or set eta: 1")
     return _Detections(graph, part, param).rows()
+
+
+def _refines(part: Part, param: Any) -> bool:
+    """Are there bottoms of RefineDet's first stage?"""
+    return len(part.bottoms) > 4 or param.HasField("objectness_score")
 
 
 def _opencv(graph: Graph, part: Part, param: Any) -> str:
@@ -69,8 +76,9 @@ class _Detections:
         self.priors = int(merged(priors.shape)) // 8
         wanted = param.nms_param.top_k if param.nms_param.HasField("top_k") else -1
         self.best = min(wanted, self.priors) if wanted >= 0 else self.priors
-        boxes = self._boxes(loc, priors)
-        scores = self._scores(conf, every)
+        first = part.bottoms[3:] if _refines(part, param) else []
+        boxes = self._boxes(loc, priors, first[1:])
+        scores = self._scores(conf, every, first[:1])
         k = graph.integers([self.best])
         self.scores, places = graph.ops("TopK", [scores, k], 2, axis=2)
         self.boxes = self._picked(boxes, places)
@@ -79,12 +87,11 @@ class _Detections:
     def _pairs(self) -> Dim:
         return merged((self.batch, Dim(len(self.labels))))
 
-    def _boxes(self, loc: Tensor, priors: Tensor) -> str:
+    def _boxes(self, loc: Tensor, priors: Tensor, moves: list[Tensor]) -> str:
         """Decoded boxes: images x priors x (1 or classes) x 4."""
-        graph, param = self.graph, self.param
-        every = 1 if param.share_location else int(param.num_classes)
+        graph = self.graph
+        every = 1 if self.param.share_location else int(self.param.num_classes)
         shape = (self.batch, Dim(self.priors), Dim(every), Dim(4))
-        codes = graph.reshape(loc.name, loc.shape, shape)
         both = graph.reshape(priors.name, priors.shape, (Dim(2), Dim(self.priors), Dim(1), Dim(4)))
         boxes, variances = (
             graph.reshape(
@@ -92,29 +99,42 @@ class _Detections:
             )
             for half in graph.ops("Split", [both, graph.integers([1, 1])], 2, axis=0)
         )
+        for move in moves:  # of the first stage
+            codes = graph.reshape(move.name, move.shape, (*shape[:2], Dim(1), Dim(4)))
+            boxes = self._decoded(codes, boxes, variances)
+        codes = graph.reshape(loc.name, loc.shape, shape)
+        return self._decoded(codes, boxes, variances)
+
+    def _decoded(self, codes: str, boxes: str, variances: str) -> str:
+        graph, param = self.graph, self.param
         if not param.variance_encoded_in_target:
             codes = graph.op("Mul", codes, variances)
         if param.code_type == CORNER:
             return graph.op("Add", boxes, codes)
-        low, high = graph.ops("Split", [boxes, graph.integers([2, 2])], 2, axis=2)
+        low, high = graph.ops("Split", [boxes, graph.integers([2, 2])], 2, axis=-1)
         size = graph.op("Sub", high, low)
         if param.code_type == CORNER_SIZE:
-            sizes = graph.op("Concat", size, size, axis=2)
+            sizes = graph.op("Concat", size, size, axis=-1)
             return graph.op("Add", boxes, graph.op("Mul", codes, sizes))
         middle = graph.scaled(graph.op("Add", low, high), 0.5)
-        shift, growth = graph.ops("Split", [codes, graph.integers([2, 2])], 2, axis=3)
+        shift, growth = graph.ops("Split", [codes, graph.integers([2, 2])], 2, axis=-1)
         centre = graph.op("Add", middle, graph.op("Mul", shift, size))
         half = graph.scaled(graph.op("Mul", graph.op("Exp", growth), size), 0.5)
         ends = (graph.op(sign, centre, half) for sign in ("Sub", "Add"))
-        return graph.op("Concat", *ends, axis=3)
+        return graph.op("Concat", *ends, axis=-1)
 
-    def _scores(self, conf: Tensor, every: int) -> str:
+    def _scores(self, conf: Tensor, every: int, first: list[Tensor]) -> str:
         """images x classes (without the background) x priors."""
         graph = self.graph
         shape = (self.batch, Dim(self.priors), Dim(every))
-        scores = graph.op(
-            "Transpose", graph.reshape(conf.name, conf.shape, shape), perm=[0, 2, 1]
-        )  # fmt: skip
+        scores = graph.reshape(conf.name, conf.shape, shape)
+        for stage in first:  # what it takes for background is no object
+            pairs = graph.reshape(stage.name, stage.shape, (*shape[:2], Dim(2)))
+            something = graph.op("Gather", pairs, graph.integers([1]), axis=2)
+            least = graph.constant(np.array(self.param.objectness_score, np.float32))
+            zero = graph.constant(np.zeros(1, np.float32))
+            scores = graph.op("Where", graph.op("Less", something, least), zero, scores)
+        scores = graph.op("Transpose", scores, perm=[0, 2, 1])
         return graph.op("Gather", scores, graph.integers(self.labels), axis=1)
 
     def _picked(self, boxes: str, places: str) -> str:
