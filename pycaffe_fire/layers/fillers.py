@@ -25,6 +25,10 @@ def fill(blob: Blob, param: Any, key: int) -> None:
     filler = FILLERS[param.type]
     if param.sparse != -1 and param.type != "gaussian":
         raise ValueError(f'sparse is not supported by the "{param.type}" filler')
+    if param.scale != 1 and param.type != "msra":
+        raise ValueError(
+            f'scale is for the "msra" filler; the "{param.type}" filler has value, std, min or max'
+        )
     if param.type == "constant" and param.value == 0:
         blob.value.clear()  # zeros that take no memory until they are used
         return
@@ -86,8 +90,11 @@ def xavier(shape: tuple[int, ...], param: Any, key: int) -> Floats:
 
 @FILLERS.register("msra")
 def msra(shape: tuple[int, ...], param: Any, key: int) -> Floats:
-    """Normal with variance 2 / ((1 + alpha^2) n) for PReLUs that start at alpha (He et al.)."""
-    std = sqrt(2.0 / _fan(shape, param.variance_norm) / (1 + param.alpha**2))
+    """Normal with variance 2 / ((1 + alpha^2) n) for PReLUs that start at alpha (He et al.).
+
+    `scale` multiplies the values, as in Intel's fork.
+    """
+    std = param.scale * sqrt(2.0 / _fan(shape, param.variance_norm) / (1 + param.alpha**2))
     values = normal(key, 0, 0, prod(shape))
     values *= np.float32(std)
     return values

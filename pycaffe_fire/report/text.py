@@ -21,7 +21,7 @@ from ..solver.events import (
     Timed,
     Trained,
 )
-from ..solver.rates import warm_up
+from ..solver.rates import base_rate, warm_up
 
 log = logging.getLogger("pycaffe_fire")
 
@@ -39,7 +39,8 @@ def header(run: Started) -> list[str]:
     warmup = f" (rising from {start:g} over {interval} iterations)" if interval else ""
     return [
         f"Batch: {run.batch} samples in all{shares} ({parts}{passes})",
-        f"Learning rate: {param.base_lr:g}{warmup}, policy {param.lr_policy}, solver {param.type}",
+        f"Learning rate: {base_rate(param):g}{warmup}, policy {param.lr_policy}, "
+        f"solver {param.type}",
         *run.notes,
         f"Backend: {run.backend}",
         *([f"Communicator: {run.communicator}"] if run.ranks > 1 else []),

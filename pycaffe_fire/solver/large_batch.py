@@ -11,6 +11,7 @@ from ..errors import SolverError
 from ..layers import layer_class
 from ..schema.proto import LayerParameter, NetState, SolverParameter
 from .nets import edit_training_data
+from .rates import base_rate
 
 WARMUP_SHARE = 0.05  # of all iterations, where nothing else is said
 EPOCHS, ITERATIONS = "epochs", "iterations"
@@ -18,8 +19,8 @@ PER_RANK = "per-rank"
 
 # What a solver counts in iterations.
 COUNTED = (
-    "max_iter", "stepsize", "stepvalue", "plateau_winsize", "rampup_interval", "warmup_iter",
-    "test_interval", "snapshot", "display", "average_loss",
+    "max_iter", "stepsize", "stepvalue", "stageiter", "plateau_winsize", "rampup_interval",
+    "warmup_iter", "test_interval", "snapshot", "display", "average_loss",
 )  # fmt: skip
 NEARBY = 0.25  # how far a test_interval may move for a test at the very end
 
@@ -111,8 +112,9 @@ def scale_rate(solver: SolverParameter, how: str | None, factor: float, warmup: 
     """Scale base_lr with the batch (or its square root) and rise to it from the old one."""
     if how is None or factor == 1:
         return
-    old = solver.base_lr
-    solver.base_lr = old * (factor if how == "linear" else sqrt(factor))
+    old, gain = base_rate(solver), factor if how == "linear" else sqrt(factor)
+    solver.base_lr = old * gain
+    solver.stagelr[:] = [rate * gain for rate in solver.stagelr]
     interval = warmup if warmup is not None else round(WARMUP_SHARE * solver.max_iter)
     if interval > 0:
         solver.rampup_interval, solver.rampup_lr = interval, old
@@ -124,7 +126,7 @@ def changes(old: SolverParameter, new: SolverParameter, factor: float, kept: str
         return []
     changed = [
         f"{name} {_text(getattr(old, name))} -> {_text(getattr(new, name))}"
-        for name in (*COUNTED, "gamma", "base_lr")
+        for name in (*COUNTED, "gamma", "base_lr", "stagelr")
         if getattr(old, name) != getattr(new, name)
     ]
     length = "as many epochs" if kept == EPOCHS else f"as many iterations, {factor:g} x the epochs"
@@ -135,10 +137,10 @@ def changes(old: SolverParameter, new: SolverParameter, factor: float, kept: str
     return lines
 
 
-def _text(value: float | Sequence[int]) -> str:
+def _text(value: float | Sequence[float]) -> str:
     if isinstance(value, float):
         return f"{value:g}"
-    return str(value) if isinstance(value, int) else ",".join(map(str, value))
+    return str(value) if isinstance(value, int) else ",".join(map(_text, value))
 
 
 def known_to_fail(net: str, batch: int, rate: float) -> str:

@@ -72,6 +72,24 @@ def tell_step(param: SolverParameter, iteration: int) -> None:
         log.info("MultiStep Status: Iteration %d, step = %d", iteration, steps)
 
 
+@RATE_POLICIES.register("multifixed")
+def multifixed(param: SolverParameter, iteration: int) -> float:
+    """the stagelr of the first stage whose stageiter is not passed, else the last (Intel)"""
+    if not param.stagelr or len(param.stagelr) != len(param.stageiter):
+        raise SolverError(
+            'lr_policy "multifixed" needs a stagelr and a stageiter for each stage, got '
+            f"{len(param.stagelr)} and {len(param.stageiter)}"
+        )
+    stages = zip(param.stagelr, param.stageiter, strict=True)
+    return next((float(rate) for rate, end in stages if iteration <= end), param.stagelr[-1])
+
+
+def base_rate(param: SolverParameter) -> float:
+    """The rate that a schedule starts from."""
+    staged = param.lr_policy == "multifixed" and param.stagelr
+    return float(param.stagelr[0] if staged else param.base_lr)
+
+
 @RATE_POLICIES.register("poly")
 def poly(param: SolverParameter, iteration: int) -> float:
     """min_lr + (base_lr - min_lr) * (1 - iter / max_iter) ^ power"""
@@ -113,9 +131,9 @@ def learning_rate(param: SolverParameter, iteration: int, plateaus: int = 0) -> 
     """
     if not param.lr_policy:
         raise SolverError(f"the solver needs an lr_policy; known: {', '.join(RATE_POLICIES)}")
-    if not 0 <= param.min_lr <= max(param.base_lr, 0.0):
+    if not 0 <= param.min_lr <= max(base_rate(param), 0.0):
         raise SolverError(
-            f"min_lr must lie between 0 and base_lr ({param.base_lr:g}), got {param.min_lr:g}"
+            f"min_lr must lie between 0 and base_lr ({base_rate(param):g}), got {param.min_lr:g}"
         )
     policy = RATE_POLICIES[param.lr_policy]
     try:

@@ -29,11 +29,15 @@ def momentum(param: SolverParameter, iteration: int) -> float:
 
 def weight_decay(param: SolverParameter, iteration: int) -> float:
     """fixed: weight_decay
-    poly: weight_decay * (iter / max_iter) ^ weight_decay_power
+    poly: weight_decay * (iter / max_iter) ^ weight_decay_power; with max_weight_decay
+        weight_decay + (max_weight_decay - weight_decay) * (iter / max_iter) ^ weight_decay_power
     """
     decay = float(param.weight_decay)
     if param.weight_decay_policy == "poly":
-        decay *= _share(param, iteration) ** float(param.weight_decay_power)
+        share: float = _share(param, iteration) ** float(param.weight_decay_power)
+        if param.HasField("max_weight_decay"):
+            return decay + (float(param.max_weight_decay) - decay) * share
+        decay *= share
     return decay
 
 
@@ -52,6 +56,8 @@ def check_schedules(param: SolverParameter, has_momentum: bool) -> None:
             raise SolverError(f'unknown {field} "{value}"; known: {", ".join(known)}')
         if value == "poly" and param.max_iter < 1:
             raise SolverError(f'{field} "poly" needs a max_iter')
+    if param.HasField("max_weight_decay") and param.weight_decay_policy != "poly":
+        raise SolverError('max_weight_decay is for weight_decay_policy "poly": remove it')
     if param.momentum_policy != "fixed" and not has_momentum:
         raise SolverError(
             f'momentum_policy is for solver types SGD and Nesterov; "{param.type}" has another '

@@ -48,7 +48,7 @@ from .loss_scale import loss_scale
 from .nets import FoundNet, find_test_nets, find_train_net
 from .options import Action, SolverOptions, net_context, net_state
 from .profile import Profiler
-from .rates import Plateau, learning_rate, tell_step
+from .rates import Plateau, base_rate, learning_rate, tell_step
 from .recurrent_state import RecurrentState
 from .replay import replay_for
 from .rules import RULES
@@ -244,11 +244,11 @@ class Solver:
                 "nothing is left to train: this is iteration %d, max_iter is %d",
                 self.iter, self.param.max_iter,
             )  # fmt: skip
-        elif not self.param.base_lr:
+        elif not base_rate(self.param):
             log.warning("base_lr is 0 or missing: the weights stay as they are")
         elif not any(weight for layer in self.net.layers for weight in layer.loss_weights):
             log.warning("the training net has no loss: its weights learn nothing")
-        if known := known_to_fail(self.net.name, self.batch_size, self.param.base_lr):
+        if known := known_to_fail(self.net.name, self.batch_size, base_rate(self.param)):
             log.warning("%s", known)
 
     def _conclude(self) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
+from pycaffe_fire.errors import LayerError
 from pycaffe_fire.layers.fillers import FILLERS
 
 SHAPE = (200, 50, 3, 3)
@@ -59,6 +60,21 @@ def test_variance_norm(norm: str, fan: float) -> None:
         sqrt(1 / fan), rel=0.01
     )
     assert filled(f'type: "msra" {given}').std() == pytest.approx(sqrt(2 / fan), rel=0.01)
+
+
+def test_scale_of_msra() -> None:
+    plain = filled('type: "msra"')
+    np.testing.assert_allclose(filled('type: "msra" scale: 0.25'), plain / 4, rtol=1e-6)
+
+
+def test_scale_of_another_filler_is_refused() -> None:
+    text = 'layer { name: "x" type: "Parameter" top: "x" parameter_param { shape { dim: 2 } } }'
+    text += (
+        'layer { name: "ip" type: "InnerProduct" bottom: "x" top: "y" inner_product_param '
+        '{ num_output: 2 axis: 0 weight_filler { type: "xavier" scale: 2 } } }'
+    )
+    with pytest.raises(LayerError, match='"ip".*scale is for the "msra" filler; the "xavier"'):
+        caffe.Net(schema.parse_text(text, schema.NetParameter()), caffe.TEST)
 
 
 def test_positive_unitball() -> None:

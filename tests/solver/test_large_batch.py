@@ -75,6 +75,20 @@ def test_the_rate_rises_to_the_scaled_one(how: str, rate: float) -> None:
     assert learning_rate(param, 999) == pytest.approx(rate)
 
 
+def test_stages_are_scaled_too() -> None:
+    param = schema.SolverParameter(lr_policy="multifixed", max_iter=100, display=1)
+    param.stagelr.extend([0.01, 0.001])
+    param.stageiter.extend([60, 100])
+    old = schema.SolverParameter()
+    old.CopyFrom(param)
+    keep_epochs(param, 2.0)
+    scale_rate(param, "linear", 2.0, 10)
+    assert list(param.stageiter) == [30, 50]
+    rates = [learning_rate(param, i) for i in (0, 5, 10, 31)]
+    assert rates == pytest.approx([0.01, 0.015, 0.02, 0.002])
+    assert "stagelr 0.01,0.001 -> 0.02,0.002" in changes(old, param, 2.0, "epochs")[0]
+
+
 def test_without_scaling_nothing_changes() -> None:
     param = solver()
     before = param.SerializeToString()

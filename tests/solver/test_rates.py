@@ -67,6 +67,35 @@ def test_policies(settings: str, expected: object) -> None:
         assert rate(settings, i) == pytest.approx(expected(i), rel=1e-6)
 
 
+STAGED = (
+    'lr_policy: "multifixed" stagelr: 0.001 stagelr: 0.01 stagelr: 0.1 '
+    "stageiter: 5 stageiter: 20 stageiter: 50 "
+)
+
+
+def test_stages_of_fixed_rates(tmp_path: Path) -> None:
+    """An iteration belongs to the first stage that ends at it or later; the last never ends."""
+    for i, want in ((0, 0.001), (5, 0.001), (6, 0.01), (20, 0.01), (21, 0.1), (99, 0.1)):
+        param = schema.parse_text(STAGED, schema.SolverParameter())  # files have no base_lr then
+        assert learning_rate(param, i) == pytest.approx(want)
+    net = rows_layer(write_rows(tmp_path), 4) + body()
+    staged, plain = (
+        make(net, f"max_iter: 2 random_seed: 1 {text}")
+        for text in (
+            'lr_policy: "multifixed" stagelr: 0.25 stagelr: 0.125 stageiter: 0 stageiter: 9',
+            'lr_policy: "step" base_lr: 0.25 gamma: 0.5 stepsize: 1',
+        )
+    )
+    for run in (staged, plain):
+        run.step(2)
+    assert same_bits(weights(staged), weights(plain))
+
+
+def test_stages_need_a_rate_and_an_end_each() -> None:
+    with pytest.raises(SolverError, match="a stageiter for each stage, got 1 and 0"):
+        rate('lr_policy: "multifixed" stagelr: 0.1', 0)
+
+
 def test_sigmoid_far_from_its_middle() -> None:
     for gamma in (-1, 1):
         settings = f'lr_policy: "sigmoid" gamma: {gamma} stepsize: 100000'

@@ -37,6 +37,15 @@ def test_weight_decay_policies() -> None:
     assert weight_decay(solver(BASE), 0) == pytest.approx(0.1)
 
 
+def test_weight_decay_may_rise_or_fall_to_another() -> None:
+    rising = solver(
+        BASE + 'weight_decay_policy: "poly" max_weight_decay: 0.5 weight_decay_power: 2'
+    )
+    assert [weight_decay(rising, i) for i in (0, 2, 4, 9)] == pytest.approx([0.1, 0.2, 0.5, 0.5])
+    falling = solver(BASE + 'weight_decay_policy: "poly" max_weight_decay: 0')
+    assert [weight_decay(falling, i) for i in (0, 2, 4)] == pytest.approx([0.1, 0.05, 0])
+
+
 def test_a_run_follows_both(tmp_path: Path) -> None:
     """One iteration at a time, with the numbers that the policies give for it."""
     net = rows_layer(write_rows(tmp_path), 4) + body()
@@ -59,6 +68,7 @@ def test_a_run_follows_both(tmp_path: Path) -> None:
         ('momentum_policy: "step"', 'unknown momentum_policy "step"; known: fixed, poly, opt'),
         ('weight_decay_policy: "opt"', 'unknown weight_decay_policy "opt"'),
         ('momentum_policy: "poly"', "needs a max_iter"),
+        ("max_weight_decay: 0.1", 'max_weight_decay is for weight_decay_policy "poly"'),
         ('type: "Adam" momentum_policy: "opt"', "solver types SGD and Nesterov"),
     ],
 )
