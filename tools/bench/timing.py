@@ -30,12 +30,13 @@ class BenchError(Exception):
 
 @dataclass(frozen=True)
 class Sample:
-    """Seconds per phase of one step, CPU seconds of the step over all threads, and the share of
-    all cores that others used meanwhile."""
+    """Seconds per phase of one step, CPU seconds of the step over all threads, the share of all
+    cores that others used meanwhile, and the seconds of every single step that the means are of."""
 
     phases: dict[str, float]
     cpu: float
     foreign: float
+    steps: Sequence[float] = ()
 
     def of(self, phase: str) -> float:
         """A phase, `cpu`, or one of the sums `pass` (forward, backward) and `step` (all)."""
@@ -126,14 +127,16 @@ class Repeater:
     def sample(self) -> dict[str, Any]:
         """The mean of some steps, as the fields of a Sample."""
         busy, cpu, began = busy_seconds(), time.process_time(), time.perf_counter()
-        watch = Stopwatch()
+        watch, steps = Stopwatch(), []
         for _ in range(self._count):
             watch.restart()
+            start = time.perf_counter()
             self._step(watch)
+            steps.append(time.perf_counter() - start)
         seconds, own = time.perf_counter() - began, time.process_time() - cpu
         phases = {phase: total / self._count for phase, total in watch.phases.items()}
         foreign = _foreign_share(busy, own, seconds)
-        return {"phases": phases, "cpu": own / self._count, "foreign": foreign}
+        return {"phases": phases, "cpu": own / self._count, "foreign": foreign, "steps": steps}
 
 
 # Contenders, seen from the bench.
@@ -153,10 +156,12 @@ def environment(threads: int, extra: Mapping[str, str] | None = None) -> dict[st
 class Worker:
     """One contender: a process that does what it is asked and sleeps otherwise."""
 
-    def __init__(self, name: str, script: str, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, name: str, script: str, env: Mapping[str, str], python: str = sys.executable
+    ) -> None:
         self.name = name
         self._process = subprocess.Popen(
-            [sys.executable, script],
+            [python, script],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=dict(env),
