@@ -18,7 +18,7 @@ from torch import Tensor
 Attributes = dict[str, Any]
 
 
-class Graph(torch.nn.Module):
+class Graph(torch.nn.Module):  # type: ignore[misc]
     """Runs nodes (op, inputs, output, attributes) in order; constants are its buffers."""
 
     def __init__(self, folder: Path) -> None:
