@@ -152,11 +152,10 @@ def test_a_net_s_refused_field_is_named(field: str) -> None:
 
 
 def test_defaults_are_not_refused() -> None:
-    text = layer("InnerProduct", "f", "data", None,
-                 "inner_product_param { num_output: 1 weight_filler { scale: 1 } }")  # fmt: skip
+    text = layer("Pooling", "p", "data", None, "pooling_param { kernel_size: 1 axis: 1 }")
     caffe.Net(schema.parse_text(inputs() + text, schema.NetParameter()), caffe.TRAIN)
-    with pytest.raises(LayerError, match="inner_product_param.weight_filler.scale is not"):
-        text = text.replace("scale: 1", "scale: 2")
+    with pytest.raises(LayerError, match="pooling_param.axis is not"):
+        text = text.replace("axis: 1", "axis: 2")
         caffe.Net(schema.parse_text(inputs() + text, schema.NetParameter()), caffe.TRAIN)
 
 
