@@ -132,6 +132,17 @@ class Layer(Description):
         """The tops' values for every leaf of the next pass; on rank 0, where `feeds_leaves`."""
         raise NotImplementedError
 
+    def findings(self) -> Any:
+        """What the last pass leaves to be written, where `context.collects`; None if nothing.
+
+        Ranks share the passes of a test; rank 0 then writes what all of them found.
+        """
+        return None
+
+    def write(self, passes: Sequence[Any]) -> None:
+        """Write the findings of passes, in their order."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """Give back threads and files; a net calls it when it is closed."""
 

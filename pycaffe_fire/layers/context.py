@@ -44,6 +44,7 @@ class Context:
     python_modules: bool = False  # may a prototxt import the module of a Python layer?
     images: int = 1  # that the data layers feed in one leaf of a pass
     output_folder: str = ""  # where layers may write, besides the working directory
+    collects: bool = False  # does a test collect what passes leave to be written (`findings`)?
     lockstep: LeafSums | None = None  # where all leaves run at the same time
     feeds: LeafFeeds | None = None  # where the batch is cut into leaves
 

@@ -115,7 +115,11 @@ class DetectionOutput(Layer):
         top[0].reshape(1, 1, len(found), ROW)
         top[0].data[0, 0] = found
         if self._files is not None:
-            self._save(self._files, num, found)
+            rows = on_host(found)
+            rows = rows[rows[:, 1] >= 0]
+            self._findings = [rows[rows[:, 0] == image, 1:].tolist() for image in range(num)]
+            if not self.context.collects:
+                self.write([self._findings])
 
     def _only_objects(self, conf: Any, first: Any) -> Any:
         """Confidences without those of priors that the first stage takes for background."""
@@ -125,11 +129,16 @@ class DetectionOutput(Layer):
         empty = first[..., 1:] < np.float32(param.objectness_score)
         return self.xp.where(empty, nothing, conf)
 
-    def _save(self, files: DetectionFiles, num: int, found: Any) -> None:
-        found = on_host(found)
-        for image in range(num):
+    def findings(self) -> list[list[list[float]]] | None:
+        """For each image of the pass rows of label, confidence and box."""
+        return None if self._files is None else self._findings
+
+    def write(self, passes: Sequence[Any]) -> None:
+        if self._files is None:  # the lists of names are on the hosts of other ranks alone
+            return
+        for image in (image for images in passes for image in images):
             try:
-                files.add(found[(found[:, 0] == image) & (found[:, 1] >= 0), 1:].tolist())
+                self._files.add(image)
             except DataError as error:
                 self.fail(str(error))
 

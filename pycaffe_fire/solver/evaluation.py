@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,6 +21,16 @@ log = logging.getLogger("pycaffe_fire")
 
 CLASSIFICATION, DETECTION = "classification", "detection"
 Pass: TypeAlias = "list[Any]"  # what is kept of one pass: an array for each output blob
+
+
+@dataclass(order=True)
+class Passed:
+    """One pass of a test, whichever rank ran it."""
+
+    number: int
+    loss: float = field(compare=False)
+    kept: Pass = field(compare=False)
+    findings: list[Any] = field(compare=False)  # of each layer: what is to be written, or None
 
 
 @dataclass

@@ -26,7 +26,7 @@ from ..schema.verdicts import refusals
 from ..version import VERSION
 from .best import Best
 from .capacity import check_fits, device_report, need_of
-from .evaluation import Evaluation
+from .evaluation import Evaluation, Passed
 from .events import (
     Evaluated,
     Event,
@@ -475,30 +475,22 @@ class Solver:
     def test(self, index: int) -> list[Output]:
         """A test net's outputs over its test_iter passes, shared among the ranks unless one depends
         on the other; nothing if that was interrupted."""
-        net, passes = self.test_nets[index], self.param.test_iter[index]
-        evaluation = self._evaluations[index]
-        first, ranks = net.context.step, self.communicator
-        found = []
-        # What a layer keeps for the next pass does not get to another rank.
-        shares = 1 if any(layer.in_sequence for layer in net.layers) else ranks.size
-        share = ranks.rank % shares
-        for done in range(share, passes + share, shares):
-            self._obey()  # as often on every rank, so that all stop together
-            if self.stopped_early:
-                log.info("Test interrupted.")
-                return []
-            if done >= passes:  # the last round is not for everybody
-                break
-            self.tell(Testing(self.iter, index, done, passes))
-            self.communicator.set_status(f"iteration {self.iter}, pass {done} of test net {index}")
-            net.context.step = first + done
-            found.append((done, float(net.run_forward()), evaluation.keep()))
-        net.context.step = first + passes
-        own = found if share == ranks.rank else []  # else rank 0 has the same
-        gathered = (p for part in ranks.gather(own) for p in part)
-        everyone = sorted(gathered, key=lambda one: int(one[0]))
-        loss = sum(loss for _, loss, _ in everyone) / passes
-        outputs = evaluation.outputs([kept for _, _, kept in everyone])
+        net, evaluation = self.test_nets[index], self._evaluations[index]
+        net.context.collects = True
+        try:
+            own = self._own_passes(index, net, evaluation)
+        finally:
+            net.context.collects = False
+        if own is None:
+            log.info("Test interrupted.")
+            return []
+        everyone = sorted(one for part in self.communicator.gather(own) for one in part)
+        loss = sum(one.loss for one in everyone) / len(everyone)
+        outputs = evaluation.outputs([one.kept for one in everyone])
+        if self.communicator.rank == 0:
+            for layer, *left in zip(net.layers, *(one.findings for one in everyone), strict=True):
+                if found := [each for each in left if each is not None]:
+                    layer.write(found)
         shown = self.param.show_per_class_result
         self.tell(
             Tested(
@@ -507,6 +499,28 @@ class Solver:
             )
         )  # fmt: skip
         return outputs
+
+    def _own_passes(self, index: int, net: Net, evaluation: Evaluation) -> list[Passed] | None:
+        """This rank's share of a test; None if the test was interrupted."""
+        passes, first, ranks = self.param.test_iter[index], net.context.step, self.communicator
+        found = []
+        # What a layer keeps for the next pass does not get to another rank.
+        shares = 1 if any(layer.in_sequence for layer in net.layers) else ranks.size
+        share = ranks.rank % shares
+        for done in range(share, passes + share, shares):
+            self._obey()  # as often on every rank, so that all stop together
+            if self.stopped_early:
+                return None
+            if done >= passes:  # the last round is not for everybody
+                break
+            self.tell(Testing(self.iter, index, done, passes))
+            self.communicator.set_status(f"iteration {self.iter}, pass {done} of test net {index}")
+            net.context.step = first + done
+            loss = float(net.run_forward())
+            findings = [layer.findings() for layer in net.layers]
+            found.append(Passed(done, loss, evaluation.keep(), findings))
+        net.context.step = first + passes
+        return found if share == ranks.rank else []  # else rank 0 has the same
 
     # Weights and snapshots.
 

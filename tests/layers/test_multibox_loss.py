@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import exp, log
+from typing import Any
 
 import numpy as np
 import pytest
@@ -290,7 +291,7 @@ def overlap(a: Array, b: Array) -> float:
     return iou(a, b) if area(a) > 0 and area(b) > 0 else 0.0
 
 
-def prototxt(settings: dict[str, object], classes: int) -> str:
+def prototxt(settings: dict[str, Any], classes: int) -> str:
     fields, nms = [f"num_classes: {classes}"], []
     for name, value in settings.items():
         text = str(value).lower() if isinstance(value, bool) else value
@@ -304,7 +305,7 @@ def prototxt(settings: dict[str, object], classes: int) -> str:
     return f"multibox_loss_param {{ {' '.join(fields)} }} loss_param {{ normalization: {norm} }}"
 
 
-MODES: list[dict[str, object]] = [
+MODES: list[dict[str, Any]] = [
     {},
     *({"code_type": code} for code in ("CENTER_SIZE", "CORNER_SIZE")),
     *({"norm": norm} for norm in ("FULL", "BATCH_SIZE", "NONE")),
@@ -352,14 +353,14 @@ MODES: list[dict[str, object]] = [
 ]  # fmt: skip
 
 
-def batch(seed: int, settings: dict[str, object], classes: int) -> tuple[list[Array], Definition]:
+def batch(seed: int, settings: dict[str, Any], classes: int) -> tuple[list[Array], Definition]:
     rng = np.random.default_rng(seed)
     boxes = some_boxes(rng, PRIORS)
     boxes[::5] -= 0.15  # some cross the border
     variances = np.tile([0.1, 0.1, 0.2, 0.2], (PRIORS, 1))
     truth = np.zeros((1, 1, 9, 8))
     truth[0, 0, :, 0] = [0, 0, 0, 0, 2, 2, 2, -1, -1]  # image 1 has no objects
-    background = int(str(settings.get("background_label_id", 0)))
+    background = settings.get("background_label_id", 0)
     labels = [c for c in range(classes) if c != background]
     truth[0, 0, :, 1] = rng.choice(labels, 9)
     truth[0, 0, :, 3:7] = some_boxes(rng, 9)
@@ -370,7 +371,7 @@ def batch(seed: int, settings: dict[str, object], classes: int) -> tuple[list[Ar
     rows = truth[0, 0].astype(np.float64)
     definition = Definition(
         loc, conf, boxes, variances, [[r for r in rows if r[0] == i] for i in range(IMAGES)],
-        **settings,  # type: ignore[arg-type]
+        **settings,
     )  # fmt: skip
     prior = np.stack([boxes.reshape(-1), variances.reshape(-1)])[None]
     return [loc.reshape(IMAGES, -1), conf.reshape(IMAGES, -1), prior, truth], definition
@@ -380,7 +381,7 @@ def batch(seed: int, settings: dict[str, object], classes: int) -> tuple[list[Ar
 @pytest.mark.parametrize(
     "settings", MODES, ids=lambda m: " ".join(f"{k}={v}" for k, v in m.items()) or "default"
 )
-def test_loss_and_gradients_are_what_ssd_defines(settings: dict[str, object], seed: int) -> None:
+def test_loss_and_gradients_are_what_ssd_defines(settings: dict[str, Any], seed: int) -> None:
     classes = 2 if settings.get("map_object_to_agnostic") else CLASSES
     values, definition = batch(seed, settings, classes)
     case = Case(

@@ -1,4 +1,4 @@
-"""Mean average precision of detections: SSD's three versions, its log lines, and several ranks."""
+"""Mean average precision of detections: SSD's three versions and its log lines."""
 
 from __future__ import annotations
 
@@ -117,38 +117,6 @@ def test_a_solver_prints_what_ssd_prints(tmp_path: Path, caplog: pytest.LogCaptu
         values[version] = output.value
         solver.close()
     assert len(set(values.values())) == 3 and values["Integral"] <= values["MaxIntegral"]
-
-
-class HalfOfTwo:
-    """A rank of two that has half of the passes; the other rank's share is what was kept there."""
-
-    size = 2
-
-    def __init__(self, rank: int, board: list[Any]) -> None:
-        self.rank, self.board = rank, board
-
-    def gather(self, found: Any) -> list[Any]:
-        self.board[self.rank] = found
-        return [part for part in self.board if part is not None]
-
-    def set_status(self, text: str) -> None:
-        """Nobody looks."""
-
-
-def test_ranks_share_the_passes(tmp_path: Path) -> None:
-    settings = 'eval_type: "detection" ap_version: "11point"'
-    solver = make(tmp_path, settings, detections(tmp_path))
-    (alone,) = solver.test(0)
-    board: list[Any] = [None, None]
-    solver._obey = lambda *_: None  # type: ignore[method-assign]
-    for rank in (0, 1):
-        solver.test_steps = [0]
-        solver.communicator = HalfOfTwo(rank, board)  # type: ignore[assignment]
-        try:
-            (together,) = solver.test(0)
-        except ZeroDivisionError:
-            pytest.fail("a rank judged without the others")
-    assert together.value == alone.value
 
 
 LOSSES = '{ name: "d" type: "DummyData" top: "d" dummy_data_param { shape { dim: 2 } } }'
