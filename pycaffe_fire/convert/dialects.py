@@ -5,20 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import ConvertError
-
-# Types that Caffe 1.0 (its last master) does not have.
-BEYOND_BVLC = frozenset(
-    {
-        "AnnotatedData", "Axpy", "BN", "BoxAnnotatorOHEM", "CTCGreedyDecoder", "CTCLoss",
-        "CenterLoss", "ContinuationIndicator", "ConvolutionDepthwise", "CtcLoss", "DenseImageData",
-        "DepthwiseConvolution", "DetectionOutput", "Flip", "GroupNorm", "HSigmoid", "HSwish",
-        "ImageLabelmapData", "ImageSegData", "Interp", "L1Loss", "LayerNorm", "MatMul", "Mish",
-        "MultiBoxLoss", "Normalize", "PSROIPooling", "Permute", "PriorBox", "Proposal", "ROIAlign",
-        "ROIPooling", "ReLU6", "RegionLoss", "Reorg", "ShuffleChannel", "SmoothL1Loss",
-        "SmoothL1LossOHEM", "SoftmaxWithFocalLoss", "SoftmaxWithLossOHEM", "SpatialDropout",
-        "TripletLoss", "Unpooling", "Upsample", "WarpCTC", "WarpCTCLoss",
-    }
-)  # fmt: skip
+from ..schema.bvlc import BVLC_TYPES
 
 # Fields that only NVIDIA's or Intel's fork has, by message; values in them change no inference
 # once `unfork` has made layers of those that do.
@@ -78,7 +65,7 @@ class Dialect:
     def knows(self, kind: str) -> bool:
         if kind in ("Clip", "Swish"):
             return self.clip
-        return kind not in BEYOND_BVLC or kind in self.more
+        return kind in BVLC_TYPES or kind in self.more
 
 
 _SSD = frozenset({"DetectionOutput", "MultiBoxLoss", "Normalize", "Permute", "PriorBox"})

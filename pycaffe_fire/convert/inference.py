@@ -8,24 +8,10 @@ from typing import Any
 from .. import schema
 from ..errors import ConvertError, NetError
 from ..layers import DataLayer, layer_class
+from ..net.deploy import OUTPUT, ends, prediction
 from ..net.graph import filter_net
 from ..net.net import Net
 from .model import Model, build
-
-# What becomes of layers that only training or scoring needs.
-ACTIVATIONS = {
-    "SoftmaxWithLoss": "Softmax",
-    "InfogainLoss": "Softmax",
-    "SoftmaxWithFocalLoss": "Softmax",
-    "SoftmaxWithLossOHEM": "Softmax",
-    "SigmoidCrossEntropyLoss": "Sigmoid",
-}
-DROPPED = (
-    "Accuracy", "BoxAnnotatorOHEM", "CTCLoss", "CenterLoss", "ContrastiveLoss", "CtcLoss",
-    "DetectionEvaluate", "EuclideanLoss", "HDF5Output", "HingeLoss", "L1Loss", "MultiBoxLoss",
-    "MultinomialLogisticLoss", "RegionLoss", "Silence", "SmoothL1Loss", "SmoothL1LossOHEM",
-    "TripletLoss", "WarpCTC", "WarpCTCLoss",
-)  # fmt: skip
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -56,33 +42,25 @@ def for_inference(model: Model, shapes: Shapes | None = None) -> Model:
 
 
 def _without_losses(layers: list[Any], notes: list[str]) -> list[Any]:
-    activations = [layer for layer in layers if layer.type in ACTIVATIONS]
-    taken = {name for layer in layers for name in layer.top}
+    """Losses become what they compute of their scores, or go; so do layers that judge."""
+    predictions = {layer.name: prediction(layer) for layer in layers}
+    alone = sum(made is not None for made in predictions.values()) == 1
+    alone &= not any(OUTPUT in layer.top for layer in layers)
     kept = []
     for layer in layers:
-        if layer.type in DROPPED:
-            notes.append(f'{layer.type} "{layer.name}" dropped: nothing is learned or scored')
-        elif layer.type in ACTIVATIONS:
-            alone = len(activations) == 1 and "prob" not in taken
-            made = _activation(layer, "prob" if alone else f"{layer.bottom[0]}_prob")
+        made = predictions[layer.name]
+        if made is not None:
+            top = OUTPUT if alone else f"{layer.bottom[0]}_{OUTPUT}"
+            made.name = layer.name
+            made.bottom.append(layer.bottom[0])
+            made.top.append(layer.top[1] if len(layer.top) > 1 else top)
             notes.append(f'{layer.type} "{layer.name}" became {made.type}, top "{made.top[0]}"')
             kept.append(made)
+        elif ends(layer):
+            notes.append(f'{layer.type} "{layer.name}" dropped: nothing is learned or scored')
         else:
             kept.append(layer)
     return kept
-
-
-def _activation(layer: Any, top: str) -> Any:
-    """What a loss applies to its scores before it compares them."""
-    name = layer.top[1] if len(layer.top) > 1 else top
-    made = schema.LayerParameter(
-        name=layer.name, type=ACTIVATIONS[layer.type], bottom=layer.bottom[:1], top=[name]
-    )
-    if made.type == "Softmax":
-        made.softmax_param.axis = layer.softmax_param.axis
-        if layer.type == "InfogainLoss":
-            made.softmax_param.axis = layer.infogain_loss_param.axis
-    return made
 
 
 def _as_inputs(layer: Any, read: set[str], shapes: Shapes, notes: list[str]) -> list[Any]:

@@ -6,8 +6,9 @@ from typing import Any
 
 from .. import schema
 from ..errors import ConvertError
+from ..schema.bvlc import BVLC_TYPES
 from ..schema.messages import fields_of
-from .dialects import BEYOND_BVLC, FORK_FIELDS
+from .dialects import FORK_FIELDS
 from .model import Model
 from .prune import with_layers
 
@@ -105,7 +106,7 @@ def to_bvlc(model: Model) -> Model:
             kinds = " and ".join(each.type for each in made)
             notes.append(f'{original.type} "{original.name}" became {kinds}')
         layers += made
-    strange = [layer for layer in layers if layer.type in BEYOND_BVLC]
+    strange = [layer for layer in layers if layer.type not in BVLC_TYPES]
     if strange:
         names = ", ".join(f'"{layer.name}" ({layer.type})' for layer in strange)
         raise ConvertError(f"Caffe 1.0 has no layers for {names}")

@@ -50,6 +50,10 @@ class Description:
     # Is bottom 1 a class label for each prediction in bottom 0?
     compares_labels: ClassVar[bool] = False
 
+    # Does it only judge what a net found, or choose what it learns from: of no use to a net in use?
+    # Losses and layers that compare labels do so anyway.
+    judges: ClassVar[bool] = False
+
     # Do its tops hold nothing that its bottoms could learn from (indicators, indices, choices)?
     stops_gradients: ClassVar[bool] = False
 

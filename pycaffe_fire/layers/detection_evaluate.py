@@ -36,6 +36,7 @@ class DetectionEvaluate(Layer):
 
     storage = Storage.FLOAT32
     family = "score"
+    judges = True
     bottoms = (2, 2)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

@@ -98,6 +98,7 @@ class BoxAnnotatorOHEM(Layer):
 
     storage = Storage.FLOAT32
     stops_gradients = True
+    judges = True
     bottoms = (4, 4)
     tops = (2, 2)
 

@@ -47,8 +47,8 @@ def derive_deploy(
     layers = list(_test_net(param).layer)
     losses = [layer for layer in layers if issubclass(layer_class(layer.type), Loss)]
     heads = _heads(losses) if not outputs else []
-    ends = [layer for layer in layers if _ends(layer)]
-    body = [layer for layer in layers if layer not in ends and layer.bottom]
+    last = [layer for layer in layers if ends(layer)]
+    body = [layer for layer in layers if layer not in last and layer.bottom]
     made = [_inside(loss, heads) for loss in heads]
     wanted = list(outputs) or [layer.bottom[0] for layer in heads] or _last(body)
     _check_outputs(wanted, body, source)
@@ -61,7 +61,7 @@ def derive_deploy(
         new.top[0] if new else head.bottom[0] for head, new in zip(heads, made, strict=True)
     ]
     result.layer.extend(new for new in made if new)
-    left_out = [loss.name for loss in ends if not _joins(loss, kept) and loss not in heads]
+    left_out = [loss.name for loss in last if not _joins(loss, kept) and loss not in heads]
     return Deployed(result, found or wanted, left_out)
 
 
@@ -72,11 +72,17 @@ def _test_net(param: NetParameter) -> NetParameter:
     return filter_net(copy)
 
 
-def _ends(layer: LayerParameter) -> bool:
-    """Losses, what scores them, and layers without tops: nothing that classifying needs."""
+def ends(layer: LayerParameter) -> bool:
+    """Losses, what scores them, and layers without tops: nothing that a net in use needs."""
     kind = layer_class(layer.type)
-    compares = kind.compares_labels or issubclass(kind, Loss)
-    return bool(layer.bottom) and (compares or not layer.top)
+    judges = kind.judges or kind.compares_labels or issubclass(kind, Loss)
+    return bool(layer.bottom) and (judges or not layer.top)
+
+
+def prediction(loss: LayerParameter) -> LayerParameter | None:
+    """What a loss computes of its first bottom before it compares, as a layer without a name."""
+    kind = layer_class(loss.type)
+    return kind.prediction(loss) if issubclass(kind, Loss) else None
 
 
 def _weight(loss: LayerParameter) -> float:
@@ -90,8 +96,7 @@ def _heads(losses: Sequence[LayerParameter]) -> list[LayerParameter]:
 
 
 def _inside(loss: LayerParameter, heads: Sequence[LayerParameter]) -> LayerParameter | None:
-    kind = layer_class(loss.type)
-    made = kind.prediction(loss) if issubclass(kind, Loss) else None
+    made = prediction(loss)
     if made is not None:
         made.name = OUTPUT if len(heads) == 1 else f"{loss.name}_{OUTPUT}"
         made.bottom.append(loss.bottom[0])

@@ -234,7 +234,7 @@ def test_drawings() -> None:
 
 # No module outside layers/ and schema/ lists types, or asks for one by name.
 
-# convert/ has one function per type, found by a registry.
+# convert/ translates types one by one; which there are, and what a net in use needs, it asks.
 FREE = ("layers", "schema", "convert")
 TYPES = frozenset(LAYERS)
 
