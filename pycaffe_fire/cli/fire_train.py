@@ -15,7 +15,7 @@ from ..backend.compiled import on_compiling
 from ..board.processes import board_beside
 from ..errors import SolverError
 from ..parallel.communicator import Communicator
-from ..parallel.job import check_names, failing_together, join, ranks_started
+from ..parallel.job import check_names, failing_together, joined, ranks_started
 from ..parallel.launch import STOPPED, run_job
 from ..parallel.placement import Layout, parse_hosts, read_hostfile
 from ..parallel.watch import watched
@@ -67,8 +67,10 @@ def _train(options: argparse.Namespace) -> None:
     if options.ranks and alone:
         with _board(options, rank=0):
             _launch(options)
-    with SignalRequests(_actions(options)) as requests:  # before anything that takes time
-        communicator = join(options.communicator, options.gradients)
+    with (
+        SignalRequests(_actions(options)) as requests,  # before anything that takes time
+        joined(options.communicator, options.gradients, options.prog) as communicator,
+    ):
         requests.install()  # MPI may bring UCX, which takes SIGHUP for itself
         with failing_together(communicator, options.prog), _board(options, communicator.rank):
             _run_rank(options, _read(options, communicator.rank), communicator, requests)

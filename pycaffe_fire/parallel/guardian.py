@@ -3,6 +3,9 @@
 mpiexec ends all ranks as soon as it notices that one is gone, often before the others can tell
 which. It notices by connections that end; the guardian holds copies of them until it has spoken. It
 belongs to the rank's process group, so it ends silently with the ranks that mpiexec kills.
+
+A rank that is to take the others with it must end after its guardian: where mpiexec has collected a
+rank's status before its connection ends, it kills nobody.
 """
 
 from __future__ import annotations
@@ -80,10 +83,10 @@ class Guardian:
                 self._process.stdin.flush()
 
     def close(self) -> None:
-        """The rank may end from now on."""
+        """The rank may end from now on; of its connections there are no copies any more."""
         self.tell(_END)
-        if self._process is not None and self._process.stdin is not None:
+        process, self._process = self._process, None
+        if process is not None and process.stdin is not None:
             with contextlib.suppress(OSError):
-                self._process.stdin.close()
-            self._process.wait()
-            self._process = None
+                process.stdin.close()
+            process.wait()

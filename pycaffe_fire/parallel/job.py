@@ -5,6 +5,7 @@ Nothing here imports MPI unless a launcher started several ranks.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import secrets
@@ -26,7 +27,7 @@ from .guardian import first_to_fail
 from .hosts import numbered_by_host
 from .monitor import tell_of_loss
 from .tree import Node, places
-from .waiting import JOINING_PATIENCE, PeerTimeout, ending_after
+from .waiting import FINALIZING_PATIENCE, JOINING_PATIENCE, PeerTimeout, ending_after
 
 DEFAULT, NCCL, AUTO = "halving", "nccl", "auto"
 # Seconds: where many ranks fail alike, the first of them speaks and ends the job before others do.
@@ -163,6 +164,27 @@ def join(communicator: str = "", wire: str = "float32") -> Communicator:
     joined.started_as = started_as
     joined.wanted = "" if communicator == AUTO else communicator
     return joined
+
+
+@contextmanager
+def joined(communicator: str, wire: str, what: str) -> Iterator[Communicator]:
+    """`join`, and MPI's end after what runs inside."""
+    ranks = join(communicator, wire)
+    try:
+        yield ranks
+    finally:
+        if ranks.size > 1:
+            _finalize(f"{what}: rank {ranks.rank} on {socket.gethostname()}")
+
+
+def _finalize(who: str) -> None:
+    """MPI waits for all ranks here. mpi4py, or the process when it ends, would keep the interpreter
+    to itself meanwhile, so that no thread could end the wait."""
+    from mpi4py import MPI
+
+    late = f"not all ranks have ended {FINALIZING_PATIENCE:.0f} s after this one, so it ends alone"
+    with ending_after(FINALIZING_PATIENCE, f"{who}: {late}"):
+        ctypes.CDLL(MPI.__file__).MPI_Finalize()
 
 
 def _forget_shared_names(comm: Any) -> None:

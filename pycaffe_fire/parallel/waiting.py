@@ -15,6 +15,7 @@ FIRST_PATIENCE = 120.0  # seconds; the first iteration compiles and plans
 PATIENCE = 20.0  # seconds beyond what iterations take
 LONGEST_PATIENCE = 1800.0  # seconds, where ranks prepare at their own pace
 JOINING_PATIENCE = 300.0  # seconds for all ranks to start
+FINALIZING_PATIENCE = 60.0  # seconds for all ranks to end, once they have said that they do
 YIELDS = 20  # looks without effect before the first nap
 SHORTEST_NAP, LONGEST_NAP = 5e-5, 5e-4  # seconds
 

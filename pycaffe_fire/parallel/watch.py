@@ -34,13 +34,12 @@ def watched(communicator: Communicator, what: str) -> Iterator[None]:
         return
     done = threading.Event()
     _start(_end_with_the_launcher, communicator, what, done)
+    watching = _watched_by_launcher if os.environ.get(ADDRESS_VARIABLE) else _watching_each_other
     try:
-        if os.environ.get(ADDRESS_VARIABLE):
-            with _watched_by_launcher(communicator, what):
-                yield
-        else:
-            with _watching_each_other(communicator, what):
-                yield
+        with watching(communicator, what):
+            yield
+            communicator.set_status("ending")
+            communicator.gather(None)  # who ends later than others is watched until then
     finally:
         done.set()
 
@@ -95,6 +94,7 @@ def _watching_each_other(communicator: Communicator, what: str) -> Iterator[None
 
     def on_loss(cut_off: bool) -> None:
         if cut_off:  # of one that is merely gone, others tell
+            guardian.close()
             _end(communicator, what, f"rank {watcher} {_how(cut_off)}, so it ends")
 
     watcher = 1 if rank == 0 else 0
@@ -105,12 +105,12 @@ def _watching_each_other(communicator: Communicator, what: str) -> Iterator[None
         log.warning("%d ranks are not watched: they cannot reach each other by TCP", apart)
     done = threading.Event()
     if monitor is not None:
-        _start(_watch, monitor, reporter, communicator, what, guarded, done)
+        _start(_watch, monitor, reporter, guardian, communicator, what, guarded, done)
     try:
         yield
         guardian.close()
         reporter.close()
-    except Exception:
+    except BaseException:
         guardian.close()
         reporter.fail()  # this rank names itself
         raise
@@ -121,8 +121,8 @@ def _watching_each_other(communicator: Communicator, what: str) -> Iterator[None
 
 
 def _watch(
-    monitor: Monitor, reporter: Reporter, communicator: Communicator, what: str, guarded: bool,
-    done: threading.Event,
+    monitor: Monitor, reporter: Reporter, guardian: Guardian, communicator: Communicator, what: str,
+    guarded: bool, done: threading.Event,
 ) -> None:  # fmt: skip
     """Until a rank is lost: then say so, unless it or its guardian did, and end the job, unless
     it does."""
@@ -145,4 +145,5 @@ def _watch(
         if died and guarded:
             time.sleep(POLL)  # its guardian speaks
         first_to_fail(communicator.job)  # what ends from now on is not to be told
+        guardian.close()
         communicator.abort()

@@ -144,7 +144,7 @@ def full(epochs: int) -> Experiment:
 EXPERIMENTS = {
     "digits": DIGITS,
     "cifar10": QUICK,
-    "cifar10_full": full(8),
+    "cifar10_full": full(4),
     "cifar10_full_140": full(140),
 }
 
