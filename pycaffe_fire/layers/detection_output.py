@@ -115,9 +115,9 @@ class DetectionOutput(Layer):
         top[0].reshape(1, 1, len(found), ROW)
         top[0].data[0, 0] = found
         if self._files is not None:
-            rows = on_host(found)
-            rows = rows[rows[:, 1] >= 0]
-            self._findings = [rows[rows[:, 0] == image, 1:].tolist() for image in range(num)]
+            found = on_host(found)
+            found = found[found[:, 1] >= 0]
+            self._findings = [found[found[:, 0] == image, 1:].tolist() for image in range(num)]
             if not self.context.collects:
                 self.write([self._findings])
 

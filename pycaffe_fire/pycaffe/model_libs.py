@@ -1,7 +1,8 @@
 """SSD's building blocks for NetSpecs, under the names by which its scripts call them.
 
 A body (VGGNetBody, ResNet101Body, ...) adds its layers to a NetSpec after a given one;
-CreateMultiBoxHead adds the predictions and default boxes of SSD on top of some of them.
+CreateMultiBoxHead adds the predictions and default boxes of SSD on top of some of them. Scripts
+take L, P and caffe_pb2 from here, too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 from .. import schema
 from .net_spec import NetSpec, Top
 from .net_spec import layers as L
+from .net_spec import params as P  # noqa: F401 (scripts import all names from here)
+from .proto import caffe_pb2 as caffe_pb2
 
 _MAX, _AVE = schema.PoolingParameter.MAX, schema.PoolingParameter.AVE
 _FIXED = {"lr_mult": 0, "decay_mult": 0}
@@ -309,6 +312,114 @@ def InceptionTower(
         from_layer = name
     last: Top = net[from_layer]
     return last
+
+
+_ROW, _COLUMN = [1, 7], [7, 1]
+
+
+def _pool(pool: int, stride: int) -> dict[str, Any]:
+    return {"name": "pool", "pool": pool, "kernel_size": 3, "stride": stride, "pad": 2 - stride}
+
+
+def _conv(outputs: int, kernel: Sizes, stride: int = 1) -> dict[str, Any]:
+    """One that keeps the size of its input, or with a stride one that does not pad."""
+    found: dict[str, Any] = {"num_output": outputs, "kernel_size": kernel}
+    if isinstance(kernel, list):
+        return found | {"stride": [1, 1], "pad": [(side - 1) // 2 for side in kernel]}
+    return found | {"stride": stride, "pad": (kernel - 1) // 2 if stride == 1 else 0}
+
+
+def _tower(*units: dict[str, Any]) -> Tower:
+    """Convolutions are called conv, conv_1, conv_2 and so on."""
+    convolutions = [unit for unit in units if "name" not in unit]
+    for i, unit in enumerate(convolutions):
+        unit["name"] = f"conv_{i}" if i else "conv"
+    return list(units)
+
+
+def _inception(
+    net: NetSpec, from_layer: str, name: str, bn_param: dict[str, Any],
+    *towers: tuple[str, Tower], crossed: Sequence[str] = (),
+) -> str:  # fmt: skip
+    """Towers side by side, by the ends of their names; returns the name of what joins them.
+
+    Those that are `crossed` end in a 1x3 and a 3x1 convolution side by side.
+    """
+    tops = []
+    for ending, units in towers:
+        tower = f"{name}{ending}"
+        top = InceptionTower(net, from_layer, tower, units, **bn_param)
+        if ending in crossed:
+            last, mixed = f"{tower}/{units[-1]['name']}", f"{tower}/mixed"
+            arms = _tower(_conv(384, [1, 3]), _conv(384, [3, 1]))
+            joined = [InceptionTower(net, last, mixed, [arm], **bn_param) for arm in arms]
+            top = net[mixed] = L.Concat(*joined, axis=1)
+        tops.append(top)
+    net[f"{name}/join"] = L.Concat(*tops, axis=1)
+    return f"{name}/join"
+
+
+def InceptionV3Body(
+    net: NetSpec, from_layer: str, output_pred: bool = False, **bn_param: Any
+) -> NetSpec:
+    """Szegedy et al., 2015, under the names of TensorFlow's graph; `output_pred` classifies."""
+
+    def add(source: str, name: str, outputs: int, kernel: int, pad: int, stride: int = 1) -> str:
+        ConvBNLayer(
+            net, source, name, True, True, outputs, kernel, pad, stride, use_scale=False, **bn_param
+        )
+        return name
+
+    last = add(from_layer, "conv", 32, 3, 0, 2)
+    last = add(add(last, "conv_1", 32, 3, 0), "conv_2", 64, 3, 1)
+    net.pool = L.Pooling(net[last], pool=_MAX, kernel_size=3, stride=2, pad=0)
+    last = add(add("pool", "conv_3", 80, 1, 0), "conv_4", 192, 3, 0)
+    net.pool_1 = L.Pooling(net[last], pool=_MAX, kernel_size=3, stride=2, pad=0)
+    last = "pool_1"
+    for i, pooled in enumerate((32, 64, 64)):
+        last = _inception(
+            net, last, f"mixed_{i}" if i else "mixed", bn_param,
+            ("", _tower(_conv(64, 1))),
+            ("/tower", _tower(_conv(48, 1), _conv(64, 5))),
+            ("/tower_1", _tower(_conv(64, 1), _conv(96, 3), _conv(96, 3))),
+            ("/tower_2", _tower(_pool(_AVE, 1), _conv(pooled, 1))),
+        )  # fmt: skip
+    last = _inception(
+        net, last, "mixed_3", bn_param,
+        ("", _tower(_conv(384, 3, 2))),
+        ("/tower", _tower(_conv(64, 1), _conv(96, 3), _conv(96, 3, 2))),
+        ("", _tower(_pool(_MAX, 2))),
+    )  # fmt: skip
+    for i, n in enumerate((128, 160, 160, 192), 4):
+        last = _inception(
+            net, last, f"mixed_{i}", bn_param,
+            ("", _tower(_conv(192, 1))),
+            ("/tower", _tower(_conv(n, 1), _conv(n, _ROW), _conv(192, _COLUMN))),
+            ("/tower_1", _tower(_conv(n, 1), _conv(n, _COLUMN), _conv(n, _ROW), _conv(n, _COLUMN),
+                                _conv(192, _ROW))),
+            ("/tower_2", _tower(_pool(_AVE, 1), _conv(192, 1))),
+        )  # fmt: skip
+    last = _inception(
+        net, last, "mixed_8", bn_param,
+        ("/tower", _tower(_conv(192, 1), _conv(320, 3, 2))),
+        ("/tower_1", _tower(_conv(192, 1), _conv(192, _ROW), _conv(192, _COLUMN),
+                            _conv(192, 3, 2))),
+        ("", _tower(_pool(_MAX, 2))),
+    )  # fmt: skip
+    for name, pool in (("mixed_9", _AVE), ("mixed_10", _MAX)):
+        last = _inception(
+            net, last, name, bn_param,
+            ("", _tower(_conv(320, 1))),
+            ("/tower", _tower(_conv(384, 1))),
+            ("/tower_1", _tower(_conv(448, 1), _conv(384, 3))),
+            ("/tower_2", _tower(_pool(pool, 1), _conv(192, 1))),
+            crossed=("/tower", "/tower_1"),
+        )  # fmt: skip
+    if output_pred:
+        net.pool_3 = L.Pooling(net[last], pool=_AVE, kernel_size=8, pad=0, stride=1)
+        net.softmax = L.InnerProduct(net.pool_3, num_output=1008)
+        net.softmax_prob = L.Softmax(net.softmax)
+    return net
 
 
 def CreateAnnotatedDataLayer(

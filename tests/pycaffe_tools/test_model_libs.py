@@ -99,6 +99,34 @@ def test_zfnet_and_towers() -> None:
     assert tower[0]["name"] == "pool"  # what was given stays as it was
 
 
+def test_inception_v3() -> None:
+    """Sizes and channels of the paper's table for images of 299 x 299, TensorFlow's names."""
+    net = model_libs.InceptionV3Body(spec(299), "data", output_pred=True, use_global_stats=True)
+    layers = layers_of(net)
+    wide: dict[str, int] = {}
+    for name, layer in layers.items():
+        if layer.type == "Convolution":
+            wide[name] = layer.convolution_param.num_output
+        elif layer.type == "Concat":
+            wide[name] = sum(wide[top] for top in layer.bottom)
+        elif layer.type == "Pooling":
+            wide[name] = wide[layer.bottom[0]]
+    joins = [wide[f"{name}/join"] for name in ("mixed", "mixed_1", "mixed_2")]
+    assert joins == [256, 288, 288]
+    assert [wide[f"mixed_{i}/join"] for i in range(3, 11)] == [768] * 5 + [1280, 2048, 2048]
+    assert sum(layer.type == "Convolution" for layer in layers.values()) == 94
+    assert "mixed_9/tower_1/mixed/conv_1" in layers and "mixed_6/tower_1/conv_4_bias" in layers
+    high = layers["mixed_4/tower/conv_2"].convolution_param
+    assert (high.kernel_h, high.kernel_w, high.pad_h, high.pad_w) == (7, 1, 3, 0)
+    assert layers["mixed_9/tower_2/pool"].pooling_param.pool == schema.PoolingParameter.AVE
+    assert layers["mixed_10/tower_2/pool"].pooling_param.pool == schema.PoolingParameter.MAX
+    assert layers["conv_bn"].batch_norm_param.use_global_stats
+    made = thin(net)
+    for name, side in (("conv_2", 147), ("mixed_2", 35), ("mixed_7", 17), ("mixed_10", 8)):
+        assert made.blobs[name if "conv" in name else f"{name}/join"].shape[2:] == (side, side)
+    assert made.blobs["pool_3"].shape[2:] == (1, 1)
+
+
 @pytest.mark.parametrize("body, blocks", [("ResNet101Body", 33), ("ResNet152Body", 50)])
 @pytest.mark.parametrize("dilated", [True, False])
 def test_resnets(body: str, blocks: int, dilated: bool) -> None:
