@@ -26,7 +26,7 @@ COMMANDS = """
   fire_data folder images/ out                 class folders to LMDBs, mean and names of classes
   fire_data deploy train_val.prototxt          the net for classifying
   fire_data check train_lmdb --classes 10      read every record; labels, shapes and what is wrong
-  fire_data show train_lmdb --out page.png     a contact sheet
+  fire_data show train_lmdb --out page.png     a contact sheet, with the boxes of annotated records
 """
 _SHOWN = 20  # problems and labels that are printed one by one
 _BAR = 40  # characters
@@ -169,6 +169,8 @@ def _print_survey(found: Survey) -> None:
     print(f"{found.path}: {found.count:,} records")
     for shape, count in found.shapes.most_common():
         print(f"  {shape}: {count:,}")
+    if found.annotated:
+        print(f"{found.labels.total():,} objects; {found.empty:,} records have none")
     if found.labels:
         print(f"{len(found.labels):,} labels, {min(found.labels)} to {max(found.labels)}")
     most = max(found.labels.values(), default=1)

@@ -26,6 +26,11 @@ class Annotated(NamedTuple):
     objects: Floats
 
 
+def is_annotated(record: bytes | memoryview) -> bool:
+    """Is this an AnnotatedDatum? Its field 1 is a message, that of a Datum a number."""
+    return bytes(record[:1]) == bytes([_DATUM << 3 | LENGTH])
+
+
 def parse_annotated(record: bytes | memoryview, where: str) -> Annotated:
     """Read a serialised AnnotatedDatum; `where` names database and key in errors."""
     view: Any = memoryview(record)

@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from multiprocessing import get_context
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,10 @@ from PIL import Image, ImageDraw
 from .. import schema
 from ..errors import DataError
 from ..schema.files import replacing
+from .annotation import is_annotated, parse_annotated
 from .datum import datum_image, parse_datum
 from .db import Database, detect_backend, open_database
+from .objects import BOX, LABEL
 from .work import ordered, progress
 
 R = TypeVar("R")
@@ -33,10 +35,29 @@ def _name(database: Database, record: int) -> str:
     return f"{database.path}, record {database.key(record).decode(errors='replace')!r}"
 
 
-def _image(database: Database, record: int) -> tuple[NDArray[Any], int, bool]:
-    where = _name(database, record)
-    datum = parse_datum(database.record(record), where)
-    return datum_image(datum, where), datum.label, datum.encoded
+class _Record(NamedTuple):
+    """A Datum's image and label, or an AnnotatedDatum's image and objects."""
+
+    image: NDArray[Any]
+    encoded: bool
+    label: int
+    objects: NDArray[np.float32] | None
+
+    @property
+    def labels(self) -> list[int]:
+        if self.objects is None:
+            return [self.label]
+        return [int(label) for label in self.objects[:, LABEL]]
+
+
+def _read(database: Database, record: int) -> _Record:
+    where, stored = _name(database, record), database.record(record)
+    if not is_annotated(stored):
+        datum = parse_datum(stored, where)
+        return _Record(datum_image(datum, where), datum.encoded, datum.label, None)
+    datum, kind, objects = parse_annotated(stored, where)
+    image = datum_image(datum, where)
+    return _Record(image, datum.encoded, datum.label, None if kind is None else objects)
 
 
 def _each(
@@ -52,7 +73,7 @@ def compute_mean(path: str, backend: str = "", threads: int = 0) -> NDArray[np.f
     """The mean (channels, height, width) of all images of a database."""
     database = _open(path, backend)
     total: NDArray[np.float64] | None = None
-    images = _each(database, "mean", lambda record: _image(database, record)[0], threads)
+    images = _each(database, "mean", lambda record: _read(database, record).image, threads)
     for record, image in enumerate(images):
         if total is None:
             total = np.zeros(image.shape)
@@ -82,7 +103,9 @@ class Survey:
 
     path: str
     count: int
-    labels: Counter[int] = field(default_factory=Counter)
+    labels: Counter[int] = field(default_factory=Counter)  # of images, or of objects in them
+    annotated: int = 0  # records with boxes
+    empty: int = 0  # of these, records without an object
     shapes: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
 
@@ -107,31 +130,46 @@ def check_here(path: str, backend: str = "", classes: int = 0, threads: int = 0)
     database = _open(path, backend)
     found = Survey(path, len(database))
 
-    def look(record: int) -> tuple[str, int] | str:
+    def look(record: int) -> _Record | str:
         try:
-            image, label, encoded = _image(database, record)
+            read = _read(database, record)
         except DataError as error:
             return str(error)
-        if classes and not 0 <= label < classes:
-            return f"{_name(database, record)}: has label {label}, outside the {classes} classes"
-        kind = "encoded" if encoded else str(image.dtype)
-        return f"{' x '.join(map(str, image.shape))} {kind}", label
+        problem = _problem(read, classes)
+        return f"{_name(database, record)}: {problem}" if problem else read
 
-    for result in _each(database, "checking", look, threads):
-        if isinstance(result, str):
-            found.problems.append(result)
-        else:
-            shape, label = result
-            found.shapes[shape] += 1
-            found.labels[label] += 1
+    for read in _each(database, "checking", look, threads):
+        if isinstance(read, str):
+            found.problems.append(read)
+            continue
+        kind = "encoded" if read.encoded else str(read.image.dtype)
+        found.shapes[f"{' x '.join(map(str, read.image.shape))} {kind}"] += 1
+        found.labels.update(read.labels)
+        found.annotated += read.objects is not None
+        found.empty += not read.labels
     return found
 
 
+def _problem(read: _Record, classes: int) -> str:
+    """What a net could not use; empty if nothing."""
+    wrong = [label for label in read.labels if classes and not 0 <= label < classes]
+    if wrong:
+        return f"has label {wrong[0]}, outside the {classes} classes"
+    if read.objects is not None:
+        boxes = read.objects[:, BOX]
+        inverted = (boxes[:, 2:] <= boxes[:, :2]).any(axis=1)
+        if inverted.any():
+            box = [round(float(v), 4) for v in boxes[inverted][0]]
+            return f"has an empty box: xmin, ymin, xmax, ymax are {box}"
+    return ""
+
+
 _TILE, _CAPTION, _GAP = 96, 14, 4  # pixels
+_COLOURS = ("red", "lime", "cyan", "yellow", "magenta", "orange", "deepskyblue", "white")
 
 
 def contact_sheet(path: str, backend: str = "", count: int = 100, columns: int = 10) -> Image.Image:
-    """`count` records, evenly spread over the database, each with its label and key."""
+    """`count` records, evenly spread over the database, each with its labels, boxes and key."""
     database = _open(path, backend)
     count = min(count, len(database))
     records = [i * len(database) // count for i in range(count)]
@@ -141,12 +179,25 @@ def contact_sheet(path: str, backend: str = "", count: int = 100, columns: int =
     sheet = Image.new("RGB", (columns * step[0] + _GAP, rows * step[1] + _GAP), "white")
     draw = ImageDraw.Draw(sheet)
     for i, record in enumerate(records):
-        image, label, _ = _image(database, record)
+        read = _read(database, record)
         left, top = _GAP + i % columns * step[0], _GAP + i // columns * step[1]
-        sheet.paste(_thumbnail(image), (left, top))
+        tile = _thumbnail(read.image)
+        if read.objects is not None:
+            _draw_boxes(tile, read.objects)
+        sheet.paste(tile, (left, top))
         key = database.key(record).decode(errors="replace")
-        draw.text((left, top + _TILE), f"{label}: {key}"[: _TILE // 6], fill="black")
+        labels = ",".join(map(str, sorted(set(read.labels)))) or "none"
+        draw.text((left, top + _TILE), f"{labels}: {key}"[: _TILE // 6], fill="black")
     return sheet
+
+
+def _draw_boxes(tile: Image.Image, objects: NDArray[np.float32]) -> None:
+    draw = ImageDraw.Draw(tile)
+    sides = np.array([tile.width, tile.height] * 2)
+    for row in objects:
+        xmin, ymin, xmax, ymax = np.sort((row[BOX] * sides).reshape(2, 2), axis=0).ravel().tolist()
+        colour = _COLOURS[int(row[LABEL]) % len(_COLOURS)]
+        draw.rectangle((xmin, ymin, xmax - 1, ymax - 1), outline=colour)
 
 
 def _thumbnail(image: NDArray[Any]) -> Image.Image:

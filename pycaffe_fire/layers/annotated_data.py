@@ -24,6 +24,7 @@ class AnnotatedData(Feed):
     """
 
     tops = (1, 2)
+    feeds_objects = True
     param_field = "data_param"
     also_reads: ClassVar[tuple[str, ...]] = (*Feed.also_reads, "annotated_data_param")
 

@@ -16,6 +16,7 @@ class DataLayer(Layer):
     bottoms = (0, 0)
     storage = Storage.FLOAT32
     family = "data"
+    feeds_objects: ClassVar[bool] = False  # may its second top hold objects, as detectors read?
 
     @classmethod
     def image_shape(cls, param: LayerParameter) -> list[int] | None:

@@ -101,6 +101,11 @@ class Description:
         return getattr(cls.own_param(param), "batch_size", None) or None
 
     @classmethod
+    def object_labels(cls, param: LayerParameter) -> range | None:
+        """Classes that objects in its last bottom may have; None if it reads no objects."""
+        return None
+
+    @classmethod
     def can_fuse(cls, follower: LayerParameter) -> bool:
         """Can it do the work of this in-place layer, whose type is one of `fuses`?"""
         return follower.type != "ReLU" or bool(follower.relu_param.negative_slope >= 0)

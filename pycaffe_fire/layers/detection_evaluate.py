@@ -10,12 +10,13 @@ import numpy as np
 from ..backend.blob import Blob
 from ..backend.tensor import on_host
 from ..errors import DataError
+from ..schema.proto import LayerParameter
 from .base import Layer, register_layer
 from .checks import forbid_in_place
 from .description import Storage
 from .detection_files import NamedImage, in_pixels, read_images
 from .detection_output import ROW
-from .multibox import FIELDS
+from .multibox import FIELDS, object_labels
 
 RESULT = 5  # image, label, confidence, right, wrong
 
@@ -38,6 +39,10 @@ class DetectionEvaluate(Layer):
     family = "score"
     judges = True
     bottoms = (2, 2)
+
+    @classmethod
+    def object_labels(cls, param: LayerParameter) -> range:
+        return object_labels(param.detection_evaluate_param)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         forbid_in_place(self, bottom, top)

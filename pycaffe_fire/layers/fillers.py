@@ -62,6 +62,21 @@ def whole(shape: tuple[int, ...], param: Any, key: int) -> Floats:
     return kept
 
 
+@FILLERS.register("objects")
+def objects(shape: tuple[int, ...], param: Any, key: int) -> Floats:
+    """Rows of image, label, instance, box, difficult; `value` objects of each image in turn, with
+    labels from min to below max (not in Caffe)."""
+    if len(shape) != 2 or shape[1] != 8 or param.value < 1:
+        raise ValueError(f"the objects filler needs rows of 8 and a value of 1 or more: {shape}")
+    rows = np.zeros(shape, np.float32)
+    rows[:, 0] = np.arange(len(rows)) // int(param.value)
+    rows[:, 1] = whole((len(rows),), param, key)
+    places = uniform(key, 1, 0, 4 * len(rows)).reshape(-1, 2, 2)
+    rows[:, 3:5] = places[:, 0] * np.float32(0.6)
+    rows[:, 5:7] = rows[:, 3:5] + np.float32(0.15) + places[:, 1] * np.float32(0.25)
+    return rows
+
+
 def _between(shape: tuple[int, ...], low: float, high: float, key: int) -> Floats:
     values = uniform(key, 0, 0, prod(shape))
     values *= np.float32(high - low)

@@ -25,6 +25,13 @@ class Truth:
     labels: Any
 
 
+def object_labels(param: Any) -> range:
+    """The classes before or after the background, whichever are more."""
+    after = range(param.background_label_id + 1, param.num_classes)
+    before = range(min(param.background_label_id, param.num_classes))
+    return max(after, before, key=len)
+
+
 def read_truth(layer: Layer, blob: Blob, num: int, param: Any) -> list[Truth]:
     """The objects of every image of a batch, from rows of 8 numbers."""
     xp, rows = layer.xp, blob.data.reshape(-1, FIELDS)

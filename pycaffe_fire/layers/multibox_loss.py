@@ -9,10 +9,11 @@ import numpy as np
 
 from ..backend.base import Backend
 from ..backend.blob import Blob
+from ..schema.proto import LayerParameter
 from .base import Loss, register_layer
 from .boxes import check_predictions, decode, encode, read_priors
 from .labels import normalization_mode, normalizer
-from .multibox import FIELDS, HARD_EXAMPLE, NONE, Matcher, Truth, read_truth
+from .multibox import FIELDS, HARD_EXAMPLE, NONE, Matcher, Truth, object_labels, read_truth
 from .sigmoid import sigmoid
 
 SOFTMAX = 0  # MultiBoxLossParameter.ConfLossType
@@ -140,6 +141,10 @@ class MultiBoxLoss(Loss):
 
     also_reads = ("loss_param",)
     bottoms = (4, 4)
+
+    @classmethod
+    def object_labels(cls, param: LayerParameter) -> range:
+        return object_labels(param.multibox_loss_param)
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.multibox_loss_param

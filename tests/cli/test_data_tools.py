@@ -27,6 +27,7 @@ from pycaffe_fire.cli import (
     extract_features,
     fire_data,
 )
+from pycaffe_fire.data.annotation import encode_annotated
 from pycaffe_fire.data.datum import datum_image, encode_datum, parse_datum
 from pycaffe_fire.data.db import open_database
 from pycaffe_fire.data.image import read_image
@@ -353,3 +354,37 @@ def test_contact_sheet(golden: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "no/page.png: cannot be written" in complaint(
         capsys, fire_data, "show", "gray_lmdb", "--out", "no/page.png"
     )
+
+
+def annotated(path: Path) -> None:
+    """Records of grey images with two boxes, none, a box turned inside out, and only a label."""
+    datum = encode_datum(np.full((3, 48, 96), 128, np.uint8), 7)
+    boxes = [[1, 0, 0.25, 0.25, 0.75, 0.75, 0], [3, 0, 0.0, 0.0, 0.5, 0.5, 1]]
+    wrong = [[2, 0, 0.5, 0.2, 0.4, 0.3, 0]]
+    with DatabaseWriter(path) as writer:
+        for key, objects in ((b"a", boxes), (b"b", []), (b"c", wrong), (b"d", None)):
+            rows = None if objects is None else np.array(objects, np.float32).reshape(-1, 7)
+            writer.put(key, encode_annotated(datum, rows))
+
+
+def test_check_counts_the_objects_of_annotated_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    annotated(tmp_path / "db")
+    assert fire_data.main(["check", str(tmp_path / "db"), "--classes", "4"]) == 1
+    out, error = capsys.readouterr()
+    assert "2 of 4 records cannot be used" in error
+    assert "'c': has an empty box: xmin, ymin, xmax, ymax are [0.5, 0.2, 0.4, 0.3]" in out
+    assert "'d': has label 7, outside the 4 classes" in out
+    assert "2 objects; 1 records have none" in out and "2 labels, 1 to 3" in out
+    assert "3 x 48 x 96 uint8: 2" in out
+
+
+def test_contact_sheet_shows_boxes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    annotated(tmp_path / "db")
+    page = str(tmp_path / "page.png")
+    assert fire_data.main(["show", str(tmp_path / "db"), "--out", page]) == 0
+    tile = read_image(page)[::-1, 4:100, 4:100]  # 96 x 48 pixels of it, red first
+    lime, yellow = tile[:, 12, 48:72].T, tile[:, 0, :48].T
+    assert (lime == [0, 255, 0]).all() and (yellow == [255, 255, 0]).all()
+    assert (tile[:, 24, 40] == 128).all(), "boxes are not filled"

@@ -77,6 +77,12 @@ def test_scale_of_another_filler_is_refused() -> None:
         caffe.Net(schema.parse_text(text, schema.NetParameter()), caffe.TEST)
 
 
+def test_objects_come_in_rows_of_8() -> None:
+    param = schema.parse_text('type: "objects" value: 2 max: 3', schema.FillerParameter())
+    with pytest.raises(ValueError, match="needs rows of 8"):
+        FILLERS[param.type]((4, 7), param, 1)
+
+
 def test_positive_unitball() -> None:
     values = filled('type: "positive_unitball"')
     assert (values >= 0).all()

@@ -53,6 +53,41 @@ def test_masks_have_a_class_for_every_pixel() -> None:
     assert ran.blobs["size"].shape == (2, 1, 1, 2)
 
 
+@pytest.mark.parametrize(("background", "labels"), [(0, {1, 2, 3}), (3, {0, 1, 2})])
+def test_objects_for_detectors(background: int, labels: set[int]) -> None:
+    text = f"""layer {{ name: "d" type: "AnnotatedData" top: "data" top: "label"
+      data_param {{ source: "x" batch_size: 8 }} include {{ phase: TRAIN }}
+      transform_param {{ resize_param {{ height: 6 width: 10 }} }} }}
+    layer {{ name: "loc" type: "InnerProduct" bottom: "data" top: "loc"
+      inner_product_param {{ num_output: 8 }} }}
+    layer {{ name: "conf" type: "InnerProduct" bottom: "data" top: "conf"
+      inner_product_param {{ num_output: 8 }} }}
+    layer {{ name: "prior" type: "PriorBox" bottom: "data" bottom: "data" top: "all"
+      prior_box_param {{ min_size: 5 }} }}
+    layer {{ name: "cut" type: "Slice" bottom: "all" top: "prior" top: "rest"
+      slice_param {{ axis: 2 slice_point: 8 }} }}
+    layer {{ name: "none" type: "Silence" bottom: "rest" }}
+    layer {{ name: "loss" type: "MultiBoxLoss" bottom: "loc" bottom: "conf" bottom: "prior"
+      bottom: "label" top: "loss" multibox_loss_param {{ num_classes: 4 code_type: CENTER_SIZE
+        background_label_id: {background} }} }}"""
+    made = with_synthetic_data(schema.parse_text(text, schema.NetParameter()))
+    assert [layer.type for layer in made.layer[:2]] == ["DummyData", "Reshape"]
+    assert made.layer[1].include[0].phase == schema.TRAIN
+    ran = Net(made, schema.TRAIN)
+    rows = []
+    for step in range(4):
+        ran.context.step = step
+        ran.forward()
+        rows.append(ran.blobs["label"].data.copy())
+    found = rows[0][0, 0]
+    assert found.shape == (16, 8) and found[:, 0].tolist() == [i // 2 for i in range(16)]
+    assert set(rows[0][..., 1].ravel()) | set(rows[1][..., 1].ravel()) == labels
+    assert (found[:, 5:7] - found[:, 3:5] > 0.1).all() and found[:, 3:7].min() >= 0
+    assert found[:, 3:7].max() <= 1 and not found[:, 7].any()
+    assert not (rows[0] == rows[1]).all(), "every pass has its own"
+    assert ran.blobs["loss"].data > 0
+
+
 def test_the_input_stays_as_it_was() -> None:
     original = net('type: "Data" data_param { source: "x" batch_size: 2 } '
                    "transform_param { crop_size: 4 }")  # fmt: skip
