@@ -35,15 +35,21 @@ def choose_leaves(ranks: int, batch: int = 0) -> int:
 
 
 def advice(ranks: int, leaves: int, batch: int = 0) -> str:
-    """What to choose where ranks wait for others that have more to do; empty where they do not."""
-    if leaves < ranks or speed(ranks, leaves) >= GOOD * ranks:
+    """What to choose where ranks wait for others that have more to do, or where a batch can be
+    shared in tiny leaves only; empty where all is well."""
+    if leaves < ranks:
         return ""
-    ways = []
     better = choose_leaves(ranks, batch)
+    even = sorted({max(ranks, batch // ranks * ranks), -(-batch // ranks) * ranks})
+    other_batch = f"a batch of {' or '.join(map(str, even))}, which they can share evenly"
+    if speed(ranks, leaves) >= GOOD * ranks:
+        tiny = leaves == better and batch // leaves < min(LEAST_SAMPLES, batch // ranks)
+        text = f"{ranks} ranks can share {batch} samples only in {leaves} leaves, which are slow"
+        return f"{text}; choose {other_batch}" if tiny else ""
+    ways = []
     if batch and speed(ranks, better) > speed(ranks, leaves):
         ways.append(f"--leaves {better}")
     if batch and speed(ranks, better) < GOOD * ranks:
-        even = sorted({max(ranks, batch // ranks * ranks), -(-batch // ranks) * ranks})
-        ways.append(f"a batch of {' or '.join(map(str, even))}, which they can share evenly")
+        ways.append(other_batch)
     text = f"{ranks} ranks with {leaves} leaves are as fast as {speed(ranks, leaves):.3g}"
     return f"{text}; choose {', or '.join(ways)}" if ways else text

@@ -9,7 +9,6 @@ import sys
 from pycaffe_fire.cli import fire_train
 from pycaffe_fire.parallel import job
 
-job.FINALIZING_PATIENCE = 2.0
 finalize = job._finalize
 
 
@@ -19,7 +18,7 @@ def stop_first(who: str) -> None:
     finalize(who)
 
 
-job._finalize = stop_first
+vars(job).update(FINALIZING_PATIENCE=2.0, _finalize=stop_first)
 
 if __name__ == "__main__":
     sys.exit(fire_train.main())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from pycaffe_fire.data.order import leaf_size
@@ -57,6 +59,31 @@ def test_ranks_that_wait_are_told_what_to_choose() -> None:
         "which they can share evenly"
     )
     assert advice(6, 8) == "6 ranks with 8 leaves are as fast as 4"
+
+
+def test_tiny_leaves_are_told_too() -> None:
+    assert advice(2, 101, 101) == (
+        "2 ranks can share 101 samples only in 101 leaves, which are slow; choose a batch of 100 "
+        "or 102, which they can share evenly"
+    )
+    assert advice(2, 32, 32) == advice(8, 8, 8) == ""  # asked for, or nothing better
+
+
+@pytest.mark.parametrize("ranks", range(1, 17))
+def test_every_batch_is_shared_well_or_another_is_named(ranks: int) -> None:
+    """What ranks can be as fast as, and the samples of a leaf; the batches that are named do."""
+
+    def shared_well(batch: int) -> bool:
+        leaves = choose_leaves(ranks, batch)
+        samples = leaf_size(batch, leaves)
+        return speed(ranks, leaves) >= 0.9 * ranks and samples >= min(4, batch // ranks)
+
+    for batch in range(ranks, 300):
+        told = advice(ranks, choose_leaves(ranks, batch), batch)
+        assert bool(told) != shared_well(batch), batch
+        if told:
+            named = re.findall(r"\d+", told.partition("a batch of ")[2])
+            assert named and all(shared_well(int(other)) for other in named)
 
 
 def test_a_batch_that_cannot_be_cut_is_refused_with_those_that_can() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 
 from pycaffe_fire.errors import FireError
 from pycaffe_fire.parallel.communicator import SerialCommunicator
+from tests.parallel.test_jobs import run as run_job
+from tests.parallel.test_jobs import run_here, write
 from tests.parallel.test_jobs import weights as job_weights
-from tests.parallel.test_jobs import write
 from tests.parallel.test_leaves import BATCH_NORM, trained
 from tests.solver.solver_cases import SGD, body, close, make, rows_layer, same_bits, write_rows
 
@@ -145,3 +147,21 @@ def test_passes_of_recurrent_nets_depend_on_no_rank() -> None:
         (same,) = (layer for layer in alone.test_nets[0].layers if layer.name == "rnn")
         assert rnn.memory is not None and same.memory is not None
         np.testing.assert_array_equal(rnn.memory[0][0], same.memory[0][0])
+
+
+def test_recurrent_nets_are_tested_alike_on_real_ranks(tmp_path: Path) -> None:
+    """As a job: the batches of a test carry on where the last one ended, on any rank."""
+    pytest.importorskip("mpi4py", reason="several ranks need mpi4py")
+    write(tmp_path, 1)
+    (tmp_path / "recurrent.prototxt").write_text(RECURRENT)
+    settings = (tmp_path / "solver.prototxt").read_text().replace("net:", "train_net:")
+    (tmp_path / "solver.prototxt").write_text(
+        settings.replace("test_iter: 4", 'test_iter: 5 test_net: "recurrent.prototxt"')
+    )
+
+    def loss(log: str) -> list[str]:
+        return re.findall(r"Test net output #0: loss = (\S+)", log)
+
+    alone = loss(run_here(tmp_path, "--log"))
+    assert len(alone) == 1 and float(alone[0]) > 0
+    assert loss(run_job(tmp_path, "--log", "-n", "3", "--leaves", "4")) == alone

@@ -120,6 +120,7 @@ QUICK = Experiment(
     100, 50_000, 6000, 1200,
     (
         *cifar10_cases(QUICK_LARS),
+        Case("batch 100, 3 x the epochs", (), 1, "tab:gray", "", 3),
         Case("batch 1600, rate x 16, 3 x the epochs", LINEAR, 1, "tab:cyan", "", 3),
         Case("batch 1600, LARS, 3 x the epochs", LARGE, 1, "tab:red", QUICK_LARS, 3),
     ),
@@ -137,7 +138,7 @@ def full(epochs: int) -> Experiment:
         f'base_lr: 0.001 lr_policy: "multistep" gamma: 0.1 {" ".join(steps)} '
         "momentum: 0.9 weight_decay: 0.004 test_iter: 100",
         100, 50_000, iterations, iterations // 5,
-        cifar10_cases(f"base_lr: 8 local_lr_auto: true {rise}"), 20,
+        cifar10_cases(f"base_lr: 8 local_lr_auto: true {rise}"), 0,
     )  # fmt: skip
 
 
