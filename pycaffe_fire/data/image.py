@@ -26,6 +26,10 @@ _MODES = {
 _GRAY = (3737, 19234, 9797)  # shares of blue, green and red in 1/32768, cut off as libpng does
 _ENCODERS = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG", "bmp": "BMP", "tiff": "TIFF"}
 _JPEG_QUALITY = 95  # OpenCV's
+# What OpenCV reads, and GIF. Parsers of rare formats want memory as a damaged header says.
+FORMATS = (
+    "JPEG", "PNG", "BMP", "DIB", "TIFF", "WEBP", "PPM", "JPEG2000", "SUN", "GIF",
+)  # fmt: skip
 
 
 PIXELS_VARIABLE = "PYCAFFE_FIRE_MAX_PIXELS"
@@ -89,14 +93,19 @@ def encode_image(
     return out.getvalue()
 
 
+def refuse_if_large(image: Image.Image, where: str) -> None:
+    """Before it is decoded."""
+    if image.width * image.height > max_pixels():
+        raise DataError(
+            f"{where}: has {image.width} x {image.height} pixels, more than {max_pixels():,}; if "
+            f"that is right, set {PIXELS_VARIABLE}"
+        )
+
+
 def _decode(file: Any, where: str, color: bool, gray: bool, upright: bool) -> Image.Image:
     try:
-        with Image.open(file) as image:
-            if image.width * image.height > max_pixels():
-                raise DataError(
-                    f"{where}: has {image.width} x {image.height} pixels, more than "
-                    f"{max_pixels():,}; if that is right, set {PIXELS_VARIABLE}"
-                )
+        with Image.open(file, formats=FORMATS) as image:
+            refuse_if_large(image, where)
             kind = _MODES.get(image.mode)
             if _is_deep(image) and (color or gray):
                 upper = _upper_bytes(image)

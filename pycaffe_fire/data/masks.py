@@ -13,7 +13,7 @@ from PIL import Image
 
 from ..errors import DataError
 from .bad_records import FAIL
-from .image import read_image
+from .image import FORMATS, read_image, refuse_if_large
 from .image_list import Size, lines_of
 from .order import Order
 from .resize import resize
@@ -52,8 +52,9 @@ def read_pairs(path: str | os.PathLike[str], masks: bool) -> list[Pair]:
 def read_mask(path: str) -> NDArray[np.uint8]:
     """The classes of an image file (height, width): grey values, or the numbers of a palette."""
     try:
-        with Image.open(path) as file:
+        with Image.open(path, formats=FORMATS) as file:
             if file.mode == "P":
+                refuse_if_large(file, path)
                 return np.array(file)
     except (OSError, ValueError, SyntaxError):
         pass  # told below

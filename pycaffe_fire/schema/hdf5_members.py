@@ -12,6 +12,7 @@ from typing import Any
 import h5py
 
 _BEST_COMPRESSION = 1100  # deflate cannot shrink data further than this
+_CHECKSUM = 4  # bytes of fletcher32
 _ROOM = 64 << 20  # bytes that anything may take
 
 
@@ -44,6 +45,15 @@ def check_claim(dataset: Any) -> None:
     stored = dataset.id.get_storage_size() * (_BEST_COMPRESSION if dataset.chunks else 1)
     if (dataset.size or 0) * dataset.dtype.itemsize > stored:
         raise MemberError(f'"{dataset.name}" claims more than the file holds')
+    if dataset.fletcher32:
+        dataset.id.chunk_iter(lambda chunk: _check_chunk(dataset, chunk.size))
+
+
+def _check_chunk(dataset: Any, size: int) -> None:
+    """libhdf5 (2.0) takes the checksum off the end of a chunk without looking whether it is there,
+    and reads what lies before the chunk in memory."""
+    if size <= _CHECKSUM:
+        raise MemberError(f'"{dataset.name}" has a chunk of {size} bytes, too few for its checksum')
 
 
 def room_for(path: str) -> int:

@@ -114,6 +114,17 @@ def test_encoding() -> None:
         encode_image(image, "gif3", "p")
 
 
+def test_formats_that_opencv_does_not_read_are_refused(tmp_path: Path) -> None:
+    """Their parsers are written for good files."""
+    for kind in ("DDS", "PCX", "SGI", "TGA"):
+        (tmp_path / "a").write_bytes(encode(photo(), kind))
+        with pytest.raises(DataError, match="a: the image cannot be decoded: cannot identify"):
+            read_image(str(tmp_path / "a"))
+    for kind in ("BMP", "GIF", "TIFF", "PPM"):
+        (tmp_path / "a").write_bytes(encode(photo(), kind))
+        assert read_image(str(tmp_path / "a")).shape == (3, 24, 40)
+
+
 def test_files_that_are_not_there_or_no_images(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no.png: the image cannot be read: No such file"):
         read_image(str(tmp_path / "no.png"))
