@@ -273,16 +273,18 @@ async def records(request: Request) -> Response:
     query = request.query_params
     label = int(_number(query, "label", 0)) if query.get("label") else None
     first = int(max(0, _number(query, "first", 0)))
-    return _json(await worker.ask("page", label=label, first=first, count=PAGE))
+    return _json(await worker.ask("page", label=label, first=first, count=PAGE, **_shown_as(query)))
+
+
+def _shown_as(query: Any) -> dict[str, Any]:
+    """Are records wanted as the net sees them, and in which draw?"""
+    return {"seen": query.get("seen") == "1", "draw": int(max(0, _number(query, "draw", 0)))}
 
 
 async def record_image(request: Request) -> Response:
     worker, _ = _browser(request)
     query = request.query_params
-    image = await worker.ask(
-        "image", record=int(_number(query, "record", 0)), seen=query.get("seen") == "1",
-        draw=int(max(0, _number(query, "draw", 0))),
-    )  # fmt: skip
+    image = await worker.ask("image", record=int(_number(query, "record", 0)), **_shown_as(query))
     return Response(base64.b64decode(image), media_type="image/png")
 
 

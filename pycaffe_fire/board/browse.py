@@ -15,6 +15,7 @@ import numpy as np
 from .. import schema
 from ..backend import cpu_backend
 from ..data.bad_records import SKIP
+from ..data.objects import BOX, LABEL
 from ..data.source import ImageSource
 from ..errors import DataError, NetError
 from ..layers import Context
@@ -98,8 +99,11 @@ class Browser:
         label = arrays[1].reshape(-1) if len(arrays) > 1 else np.zeros(0)
         return arrays[0][0], int(label[0]) if len(label) == 1 else -1
 
-    def do_page(self, label: int | None, first: int, count: int) -> dict[str, Any]:
-        """The records from number `first` on of those with a label (None: of all)."""
+    def do_page(
+        self, label: int | None, first: int, count: int, seen: bool = False, draw: int = 0
+    ) -> dict[str, Any]:
+        """The records from number `first` on of those with a label (None: of all); their boxes are
+        as stored, or as in `do_image`."""
         if label is None or self._labels is None:
             numbers = list(range(first, min(first + count, self._count)))
             total = self._count
@@ -107,14 +111,23 @@ class Browser:
             labels, good = self._labels
             chosen = np.flatnonzero(good & (labels == label))
             numbers, total = chosen[first : first + count].tolist(), len(chosen)
-        return {"total": total, "records": [self._entry(number) for number in numbers]}
+        samples = [self._sample(number, draw) if seen else None for number in numbers]
+        entries = [self._entry(*pair) for pair in zip(numbers, samples, strict=True)]
+        return {"total": total, "records": entries}
 
-    def _entry(self, record: int) -> dict[str, Any]:
+    def _sample(self, record: int, draw: int) -> int:
+        return draw * self._count + record
+
+    def _entry(self, record: int, sample: int | None) -> dict[str, Any]:
         name = self._source.where(record).rpartition(", ")[2] if self._has_records else f"#{record}"
         try:
-            return {"record": record, "label": self._label(record), "name": name}
+            entry = {"record": record, "label": self._label(record), "name": name}
+            objects = self._source.objects(record, sample) if self._has_records else None
         except DataError as error:
             return {"record": record, "label": None, "name": name, "error": str(error)}
+        if objects is not None:
+            entry["boxes"] = [[int(row[LABEL]), *row[BOX].tolist()] for row in objects]
+        return entry
 
     def do_image(self, record: int, seen: bool, draw: int) -> str:
         """A record as a PNG file in base64: as stored, or as the net sees it in the epoch `draw`,
@@ -122,7 +135,7 @@ class Browser:
         if not 0 <= record < self._count:
             raise DataError(f"there is no record {record}")
         if self._has_records:
-            stored, _, transformed = self._source.look(record, draw * self._count + record)
+            stored, _, transformed = self._source.look(record, self._sample(record, draw))
             image = transformed if seen else stored
         else:
             image = self._filled(record)[0]

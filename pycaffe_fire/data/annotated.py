@@ -109,11 +109,15 @@ class AnnotatedSource(DatabaseSource):
         scene, label, size = self.bad.first_good(
             self._candidates(number), lambda record: self._changed(record, number)
         )
+        return Scene(scene.image, self._cropped(scene, number, size)), label
+
+    def _cropped(self, scene: Scene, number: int, size: tuple[int, int]) -> Floats:
+        """The objects of a scene after the crop of a sample."""
         window, turned = self._transform.view(scene.image.shape, number)
         objects = through_window(scene.objects, window, self._transform.augment.emit)
         if turned:
             objects = mirrored(objects)
-        return Scene(scene.image, self._extrapolated(objects, window, size)), label
+        return self._extrapolated(objects, window, size)
 
     def _extrapolated(self, objects: Floats, window: Any, size: tuple[int, int]) -> Floats:
         """Boxes in units of height_scale and width_scale, if these are given."""
@@ -148,6 +152,12 @@ class AnnotatedSource(DatabaseSource):
         rows = rows if rows.size >= top.size else allocate((top.size,))
         rows[: top.size] = top.ravel()
         return (flat, rows), (data, rows[: top.size].reshape(top.shape))
+
+    def objects(self, record: int, sample: int | None) -> Floats:
+        if sample is None:
+            return self._annotated(record).objects
+        scene, _, size = self._changed(record, sample)
+        return self._cropped(scene, sample, size)
 
     def look(self, record: int, sample: int) -> tuple[NDArray[Any], int, Floats]:
         image, label = self.read(record)

@@ -108,6 +108,11 @@ class ImageSource(ABC):
             image, label[i] = self._sample(*pair)
             yield image
 
+    def objects(self, record: int, sample: int | None) -> Floats | None:
+        """A record's objects (see objects.py) as stored, or as a net sees them in this sample;
+        None where records have none."""
+        return None
+
     def look(self, record: int, sample: int) -> tuple[NDArray[Any], int, Floats]:
         """One record as it is stored, its label, and what a net sees of it as this sample (which
         decides where it is cropped and whether it is mirrored); raises if it is bad."""

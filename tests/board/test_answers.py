@@ -19,6 +19,7 @@ from pycaffe_fire.board import trial
 from pycaffe_fire.board.browse import Browser
 from pycaffe_fire.board.deploy import harmless
 from pycaffe_fire.board.trial import Trial
+from pycaffe_fire.data import shapes
 from pycaffe_fire.data.writer import DatabaseWriter
 from pycaffe_fire.errors import DataError, NetError
 from pycaffe_fire.layers import Context
@@ -222,8 +223,36 @@ def test_bad_records_are_named(tmp_path: Path) -> None:
     assert last["result"]["bad"] == 1 and last["result"]["problems"][0][0] == 3
     page = browser.do_page(None, 0, 10)
     assert "error" in page["records"][3] and page["records"][2]["label"] == 0
+    assert "boxes" not in page["records"][2]
     with pytest.raises(DataError):
         browser.do_image(3, True, 0)
+
+
+ANNOTATED = """layer { name: "d" type: "AnnotatedData" top: "x" top: "y"
+  data_param { source: "%s" batch_size: 1 backend: LMDB }
+  transform_param { mirror: true crop_size: 40 resize_param { height: 48 width: 64 } } }"""
+
+
+def test_boxes_are_those_of_the_records_and_of_the_net(tmp_path: Path) -> None:
+    """As stored, and after the resizing, crop and mirror of a draw, as the layer's top has them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shapes, "SPLITS", {"train": 5})
+        shapes.make_shapes(tmp_path)
+    text = ANNOTATED % (tmp_path / "shapes_train_lmdb")
+    browser = Browser(text, "d")
+    stored = browser.do_page(None, 0, 5)["records"]
+    for scene, record in zip(shapes.scenes("train", 0, 5), stored, strict=True):
+        want = [[s.label, *(v / shapes.SIZE for v in s[1:])] for s in scene.shapes]
+        np.testing.assert_allclose(record["boxes"], want, atol=1e-6)
+    net = Net(schema.parse_text(text, schema.NetParameter()), cpu_backend(1), Context(seed=1))
+    for draw in range(2):
+        for record in browser.do_page(None, 0, 5, seen=True, draw=draw)["records"]:
+            net.run_forward()
+            net.context.step += 1
+            rows = net.blobs["y"].data[0, 0]
+            want = rows[rows[:, 0] == 0][:, [1, 3, 4, 5, 6]]
+            np.testing.assert_allclose(np.reshape(record["boxes"], (-1, 5)), want, atol=1e-6)
+    net.close()
 
 
 # Nets of other kinds, and nets that are not trusted.

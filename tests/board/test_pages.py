@@ -25,7 +25,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from .board_cases import CLASSES, EVIL, Server, eventually, image, serving, write_solver
+from pycaffe_fire.cli import fire_train
+from pycaffe_fire.data import shapes
+
+from .board_cases import CLASSES, EVIL, SOLVER, Server, eventually, image, serving, write_solver
 from .test_answers import reference
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
@@ -290,6 +293,57 @@ def test_data_is_browsed(page: Page) -> None:
     eventually(lambda: page.run("return [...document.querySelectorAll('.thumbs img')]"
                                 ".slice(0, 4).every((i) => i.naturalWidth > 10)"))  # fmt: skip
     page.shot("data")
+
+
+BOXES = """
+layer { name: "data" type: "AnnotatedData" top: "data" top: "label"
+  data_param { source: "shapes_train_lmdb" batch_size: 2 backend: LMDB }
+  transform_param { resize_param { height: 40 width: 60 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip"
+  inner_product_param { num_output: 1 } }
+layer { name: "sum" type: "Reduction" bottom: "ip" top: "sum" loss_weight: 1 }
+layer { name: "rest" type: "Silence" bottom: "label" }
+"""
+
+
+def test_boxes_of_objects_are_drawn(driver: Any, tmp_path: Path) -> None:
+    """Over the images, which are letterboxed: an object of the left half lies in its left half."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shapes, "SPLITS", {"train": 4})
+        patch.chdir(tmp_path)
+        shapes.make_shapes(tmp_path)
+        (tmp_path / "net.prototxt").write_text(BOXES)
+        text = SOLVER.format(rate=0.001, iterations=1, name="boxes")
+        (tmp_path / "solver.prototxt").write_text(
+            text.replace("test_iter: 3 test_interval: 10", "")
+        )
+        assert fire_train.main(["--solver", "solver.prototxt"]) == 0
+    scenes = list(shapes.scenes("train", 0, 4))
+    with serving(tmp_path / "runs") as server:
+        driver.get("about:blank")
+        driver.get(server.address)
+        page = Page(driver, server)
+        page.open("boxes", "data")
+        eventually(lambda: len(page.all(".thumbs rect")) == sum(len(s.shapes) for s in scenes))
+        eventually(lambda: page.run("return document.querySelector('.boxed svg').viewBox.baseVal"
+                                    ".width > 0"))  # fmt: skip
+        image, rect = page.run(
+            "const f = document.querySelector('.boxed'); const r = (n) => { const b = "
+            "n.getBoundingClientRect(); return [b.left, b.top, b.right, b.bottom]; };"
+            "return [r(f.querySelector('img')), r(f.querySelector('rect'))]"
+        )
+        first = scenes[0].shapes[0]
+        wide, high = image[2] - image[0], image[3] - image[1]
+        shown = wide * 40 / 60  # as high as an image of 40 x 60 is in a square
+        for low, at in ((first.xmin, 0), (first.xmax, 2)):
+            assert rect[at] - image[0] == pytest.approx(low / shapes.SIZE * wide, abs=2)
+        for low, at in ((first.ymin, 1), (first.ymax, 3)):
+            place = (high - shown) / 2 + low / shapes.SIZE * shown
+            assert rect[at] - image[1] == pytest.approx(place, abs=2)
+        names = page.run("return [...document.querySelectorAll('.boxed title')].map((t) => "
+                         "t.textContent)")  # fmt: skip
+        assert names[0].startswith(str(first.label))
+        page.shot("boxes")
 
 
 def test_the_confusion_matrix_is_numpys(page: Page, case: Path) -> None:

@@ -1,5 +1,5 @@
 // The data of a run, record by record: as stored, or as the net sees it.
-import { ask, choice, h, hbar, job, meter, number, query, replace, segments, shape, toast } from "./dom.js";
+import { ask, choice, h, hbar, job, meter, number, query, replace, s, segments, shape, toast } from "./dom.js";
 import { details } from "./run.js";
 import { title } from "./runs.js";
 
@@ -13,13 +13,29 @@ export function showData(main, id) {
   const name = (label) => (labels[label] ? `${label}: ${labels[label]}` : String(label));
   const where = () => ({ net: state.net, layer: state.layer });
 
+  const titleOf = (r) => (r.boxes ? [...new Set(r.boxes.map(([label]) => name(label)))].join(", ") || "nothing" : r.label === null ? "–" : name(r.label));
+  const shownAs = () => ({ seen: state.seen, draw: String(state.draw) });
+
+  // An image with the boxes of its objects, which are given in parts of its sides.
+  function picture(record) {
+    const group = s("g", {}, (record.boxes || []).map(([label, x, y, x2, y2]) => s("rect", { x, y, width: Math.max(0, x2 - x), height: Math.max(0, y2 - y) }, s("title", {}, name(label)))));
+    const over = s("svg", { class: "over" }, group);
+    const fit = (event) => {
+      const { naturalWidth: wide, naturalHeight: high } = event.target;
+      over.setAttribute("viewBox", `0 0 ${wide} ${high}`);
+      group.setAttribute("transform", `scale(${wide} ${high})`);
+    };
+    const image = h("img", { loading: "lazy", alt: `record ${record.record}`, onload: fit, src: `/api/runs/${id}/record?${query({ ...where(), record: String(record.record), ...shownAs() })}` });
+    return h("div", { class: "boxed" }, image, record.boxes ? over : null);
+  }
+
   async function page() {
     let found;
-    try { found = await ask(`/api/runs/${id}/records`, { ...where(), label: state.label, first: state.first }); } catch (error) { replace(grid, h("p", { class: "bad" }, error.message)); return; }
+    try { found = await ask(`/api/runs/${id}/records`, { ...where(), label: state.label, first: state.first, ...shownAs() }); } catch (error) { replace(grid, h("p", { class: "bad" }, error.message)); return; }
     if (!alive) return;
     replace(grid, found.records.map((r) => h("figure", {}, r.error ? h("figcaption", { class: "bad" }, r.error)
-      : h("img", { loading: "lazy", alt: `record ${r.record}`, src: `/api/runs/${id}/record?${query({ ...where(), record: String(r.record), seen: state.seen, draw: String(state.draw) })}` }),
-    h("figcaption", {}, h("b", {}, r.label === null ? "–" : name(r.label)), h("br"), r.name))));
+      : picture(r),
+    h("figcaption", {}, h("b", {}, titleOf(r)), h("br"), r.name))));
     const last = Math.min(state.first + PAGE, found.total);
     const turn = (by, text, off) => h("button", { type: "button", disabled: off, onclick: () => { state.first += by; page(); } }, text);
     replace(pages, turn(-PAGE, "← Before", state.first === 0), h("span", { class: "soft" }, `${found.total ? state.first + 1 : 0} to ${last} of ${number(found.total, 9)}`), turn(PAGE, "Next →", last >= found.total));
