@@ -49,11 +49,28 @@ class HDF5Output(Layer):
             )
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self._findings = [
+            on_host(blob.data)
+            .astype(np.float32)
+            .reshape(blob.num, blob.channels, blob.height, blob.width)
+            for blob in bottom
+        ]
+        if not self.context.collects:
+            self.write([self._findings])
+
+    def findings(self) -> list[Any]:
+        """The rows of the pass for each dataset."""
+        return self._findings
+
+    def write(self, passes: Sequence[Any]) -> None:
         if self._file is None:
             self._open()
-        for name, blob in zip(NAMES, bottom, strict=True):
-            shape = (blob.num, blob.channels, blob.height, blob.width)
-            rows = on_host(blob.data).astype(np.float32, copy=False).reshape(shape)
+        for found in passes:
+            self._append(found)
+
+    def _append(self, found: Sequence[Any]) -> None:
+        for name, rows in zip(NAMES, found, strict=True):
+            shape = rows.shape
             if name not in self._file:
                 self._file.create_dataset(name, data=rows, maxshape=(None, *shape[1:]))
                 continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -22,6 +23,8 @@ layer { name: "found" type: "DetectionOutput" bottom: "loc" bottom: "conf" botto
       output_format: "VOC" label_map_file: "labels.prototxt" name_size_file: "sizes.txt" } } }
 layer { name: "detection_eval" type: "DetectionEvaluate" bottom: "found" bottom: "truth"
   top: "detection_eval" detection_evaluate_param { num_classes: 3 name_size_file: "sizes.txt" } }
+layer { name: "kept" type: "HDF5Output" bottom: "loc" bottom: "conf"
+  hdf5_output_param { file_name: "kept.h5" } }
 """
 SOLVER = f"""
 train_net: "train.prototxt" test_net: "test.prototxt" test_iter: {PASSES} test_interval: 1
@@ -57,20 +60,23 @@ def project(folder: Path) -> Path:
     return folder
 
 
-def results(folder: Path, log: str) -> tuple[list[str], dict[str, str]]:
-    """What the log tells of tests, and the files."""
+def results(folder: Path, log: str) -> tuple[list[str], dict[str, str], list[Any]]:
+    """What the log tells of tests, the files of detections, and what HDF5Output kept."""
     words = ("Test net output", "class1", "class2")
     lines = [line.partition("] ")[2] for line in log.splitlines() if any(w in line for w in words)]
-    return lines, {path.name: path.read_text() for path in (folder / "results").iterdir()}
+    with h5py.File(folder / "kept.h5") as file:
+        kept = file["data"][:].reshape(2 * PASSES, -1).tolist()
+    return lines, {path.name: path.read_text() for path in (folder / "results").iterdir()}, kept
 
 
 def test_ranks_give_the_map_and_the_files_of_one_process(tmp_path: Path) -> None:
     """Seven passes on three ranks: nobody has them all, and only one writes."""
     pytest.importorskip("mpi4py", reason="several ranks need mpi4py")
     alone, many = project(tmp_path / "alone"), project(tmp_path / "many")
-    lines, files = results(alone, run_here(alone, "--leaves", "6"))
+    lines, files, kept = results(alone, run_here(alone, "--leaves", "6"))
     assert len(lines) == 6 and "detection_eval = 0." in lines[2]
     assert sorted(files) == ["comp4_det_test_cat.txt", "comp4_det_test_dog.txt"]
     images = {line.split()[0] for text in files.values() for line in text.splitlines()}
     assert images == {f"im{i}" for i in range(PASSES)}
-    assert results(many, run(many, "--leaves", "6", "-n", "3")) == (lines, files)
+    assert kept[:PASSES] == kept[PASSES:] and len({tuple(row) for row in kept}) == PASSES
+    assert results(many, run(many, "--leaves", "6", "-n", "3")) == (lines, files, kept)
