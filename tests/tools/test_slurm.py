@@ -22,11 +22,11 @@ import pytest
 
 pytest.importorskip("mpi4py", reason="several ranks need mpi4py")
 
-from tests.parallel.test_jobs import write
+from tests.parallel.test_jobs import run_here, write
 
 ROOT = Path(__file__).parents[2]
 BATCH = ROOT / "tools" / "deploy" / "train.sbatch"
-ITERATIONS = 400
+ITERATIONS = 200
 PATIENCE = 240.0  # seconds
 thorough = pytest.mark.skipif(
     not os.environ.get("FIRE_SLURM"), reason="takes minutes: set FIRE_SLURM=1 (tools/slurm)"
@@ -126,11 +126,7 @@ def test_a_job_asked_to_stop_is_queued_again_and_ends_with_the_same_bits(
     requeued = digest(folder)
     for path in folder.glob("snap*"):
         path.unlink()
-    command = [sys.executable, "-m", "pycaffe_fire.cli.fire_train", "--solver", "solver.prototxt"]
-    subprocess.run(
-        [*command, "--leaves", "2", "--threads", "1"], cwd=folder, check=True, capture_output=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    run_here(folder, "--leaves", "2")
     assert digest(folder) == requeued
 
 

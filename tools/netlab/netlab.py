@@ -26,8 +26,10 @@ LAB = os.environ.get("FIRELAB", "firelab")  # another name makes another lab
 SWITCH, HOST = f"{LAB}-switch", f"{LAB}-host"
 NETWORK, CONTROLLER = "10.77.0", 254  # host i is NETWORK.(i+1); nobody outside ever sees it
 MOST_HOSTS = 128
-# A burst of two milliseconds at 1 Gbit/s: below it the kernel's timer cannot keep the rate.
-BURST_KB, QUEUE_MS = 256, 50
+# Seconds of a link's rate: below such a burst the kernel's timer cannot keep it; what waits longer
+# is dropped. A slow link has room for a packet, and for the first ones of many hosts at once.
+BURST, QUEUE = 0.002, 0.05
+LEAST_BURST, LEAST_QUEUE = 16_000, 1_000_000  # bytes
 PLACES = ("round-robin", "blocks")
 LAUNCHER = Path(__file__).with_name("nslaunch")
 
@@ -125,9 +127,23 @@ def _add_host(i: int, mbit: float) -> None:
     _inside(host, "ip", "link", "set", "eth0", "up")
     for where, device in ((host, "eth0"), (SWITCH, port)):  # the way out and the way in
         _inside(
-            where, "tc", "qdisc", "add", "dev", device, "root", "tbf", "rate", f"{mbit:g}mbit",
-            "burst", f"{BURST_KB}kb", "latency", f"{QUEUE_MS}ms",
-        )  # fmt: skip
+            where,
+            "tc",
+            "qdisc",
+            "add",
+            "dev",
+            device,
+            "root",
+            "tbf",
+            *_shape(mbit),
+        )
+
+
+def _shape(mbit: float) -> list[str]:
+    """tbf's arguments for a link of that rate."""
+    rate = 125_000 * mbit  # bytes per second
+    burst, queue = max(LEAST_BURST, BURST * rate), max(LEAST_QUEUE, QUEUE * rate)
+    return ["rate", f"{mbit:g}mbit", "burst", f"{burst:.0f}", "limit", f"{burst + queue:.0f}"]
 
 
 def down() -> None:
