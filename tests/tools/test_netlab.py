@@ -56,3 +56,10 @@ def test_the_sum_it_compares_with_is_the_trees(sums: Any) -> None:
 
 def test_the_shell_accepts_the_stand_in_for_ssh() -> None:
     subprocess.run(["sh", "-n", str(NETLAB / "nslaunch")], check=True)
+
+
+def test_links_have_bursts_in_proportion(sums: Any) -> None:
+    """A burst of 256 kB would be most of what a host sends over a slow link."""
+    shape = sys.modules["netlab"]._shape
+    assert shape(1000) == ["rate", "1000mbit", "burst", "250000", "limit", "6500000"]
+    assert shape(12.5) == ["rate", "12.5mbit", "burst", "16000", "limit", "1016000"]
