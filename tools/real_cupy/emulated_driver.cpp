@@ -496,7 +496,7 @@ X int emu_cublasGemmStridedBatchedEx(void* h, int ta, int tb, int m, int n, int 
                                      int bt, int ldb, long long sB, const void* be, void* C, int ct,
                                      int ldc, long long sC, int b, int comp, int) {
   double a8 = *(const float*)al, b8 = *(const float*)be;
-  if (comp == 70) {
+  if (cupycpu_double(comp)) {
     a8 = *(const double*)al;
     b8 = *(const double*)be;
   }
@@ -518,8 +518,8 @@ X int emu_cublasGemmStridedBatchedEx(void* h, int ta, int tb, int m, int n, int 
   return put(s, nm,
              [=] {
                float fa = a8, fb = b8;
-               const void *pa = comp == 70 ? (const void*)&a8 : &fa,
-                          *pb = comp == 70 ? (const void*)&b8 : &fb;
+               const void *pa = cupycpu_double(comp) ? (const void*)&a8 : &fa,
+                          *pb = cupycpu_double(comp) ? (const void*)&b8 : &fb;
                return cupycpu_ex(ta, tb, m, n, k, pa, A, at, lda, sA, B, bt, ldb, sB, pb, C, ct,
                                  ldc, sC, b, comp);
              })
