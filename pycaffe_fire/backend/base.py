@@ -421,6 +421,21 @@ class Backend(ABC):
         (deconvolution). y has its shape already.
         """  # fmt: skip
 
+    def convolution_sum(
+        self,
+        x: Blob,
+        w: Blob,
+        b: Blob | None,
+        y: Blob,
+        window: Window,
+        groups: int,
+        relu: float | None,
+        addend: Blob,
+    ) -> WeightedPlan | None:
+        """y = x * w + b + addend, then ReLU, forward only; None where one pass does not do it, or
+        not faster than two."""  # fmt: skip
+        return None
+
     @abstractmethod
     def inner_product(
         self,

@@ -7,7 +7,7 @@ tensor costs nothing until it is read or accumulated into.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +69,10 @@ class Tensor:
         self.buffer: Array | None = None
         self.fresh = ZERO
         self.pinned = False  # a pinned tensor keeps its layout: plans or other blobs count on it
+        # Told before the value is given out or its shape changes, where somebody has to know.
+        self.guard: Callable[[Tensor], None] | None = None
         self._plain: Array | None = None
+        self._window: Array | None = None  # what a guarded plain tensor gives out views of
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -86,14 +89,50 @@ class Tensor:
     @property
     def array(self) -> Array:
         """The value as a plain array that may be written in place."""
+        if self.guard is not None:
+            self.guard(self)
         if self.layout.is_plain:
             self.sync()
-            assert self.buffer is not None
-            return self.buffer[: prod(self.shape)].reshape(self.shape)
+            return self._own_array()
         plain = self._fresh_plain()
         self.fresh = PLAIN
         self.backend.exported.add(self)
         return plain.view()
+
+    def _own_array(self) -> Array:
+        """Plain storage as an array."""
+        assert self.buffer is not None
+        count = prod(self.shape)
+        if self.guard is None or not count:
+            return self.buffer[:count].reshape(self.shape)
+        if self._window is None:  # over a memoryview, so that views refer to it and can be counted
+            self._window = np.frombuffer(memoryview(self.buffer), self.buffer.dtype)
+        return self._window[:count].reshape(self.shape)
+
+    def copied(self, out: Array | None = None) -> Array:
+        """A plain copy of the value, for somebody who does not want to change it; in `out`, if
+        that has its shape."""
+        if out is None or out.shape != self.shape:
+            out = self.backend.xp.empty(self.shape, self.backend.dtype)
+        if self.layout.is_plain:
+            self.sync()
+            assert self.buffer is not None
+            out[...] = self.buffer[: prod(self.shape)].reshape(self.shape)
+        elif self.fresh == NATIVE:
+            self.backend.to_plain(self, out)
+        else:
+            out[...] = self._fresh_plain()
+        return out
+
+    def replace(self, values: Array) -> None:
+        """Take a new value, without keeping a plain copy beside another layout."""
+        self.allocate()
+        if self.layout.is_plain:
+            assert self.buffer is not None
+            self.buffer[: prod(self.shape)] = values.reshape(-1)
+        else:
+            self.backend.from_plain(self, values)
+        self.fresh, self._plain = NATIVE, None
 
     @property
     def host(self) -> Array:
@@ -128,7 +167,7 @@ class Tensor:
 
     def bind(self, buffer: Array | None) -> None:
         """Use `buffer` (flat, at least `layout.elements` long) as the native storage."""
-        self.buffer = buffer
+        self.buffer, self._window = buffer, None
 
     def move(self, buffer: Array) -> None:
         """Bind to `buffer` and take the value along."""
@@ -145,10 +184,12 @@ class Tensor:
         """Change the layout; a value of the same shape survives, another shape starts at zero."""
         if self.pinned or (layout == self.layout and layout.shape == self.shape):
             return
+        if self.guard is not None:
+            self.guard(self)
         if layout.shape != self.shape or self.fresh == ZERO:
             self.fresh, self._plain = ZERO, None
         else:
-            self._plain = self.array.copy()
+            self._plain = self.copied()
             self.fresh = PLAIN
         self.bind(None)
         self._replace_layout(layout)
@@ -163,18 +204,26 @@ class Tensor:
             self.fresh = NATIVE
 
     @property
-    def _held(self) -> bool:
-        """Is a plain array still held that `array` gave out?"""
-        return self._plain is not None and sys.getrefcount(self._plain) > _UNHELD
+    def held(self) -> bool:
+        """Is a plain array still held that `array` gave out? Of tensors whose own layout is plain
+        it is known only where they are guarded."""
+        if self._plain is not None:
+            return sys.getrefcount(self._plain) > _UNHELD
+        return self._window is not None and sys.getrefcount(self._window) > _UNHELD
+
+    def release(self) -> None:
+        """Give back all memory; the value is lost."""
+        self.bind(None)
+        self.fresh, self._plain = ZERO, None
 
     def before_run(self) -> None:
         """An array given out earlier may have been written since: believe it."""
-        if self.fresh == BOTH and self._held:
+        if self.fresh == BOTH and self.held:
             self.fresh = PLAIN
 
     def after_run(self) -> None:
         """Bring an array that is still held up to date, as Caffe's shared memory would."""
-        if self.fresh == NATIVE and self._held:
+        if self.fresh == NATIVE and self.held:
             self._fresh_plain()
             self.fresh = BOTH
 

@@ -21,6 +21,7 @@ from ..schema.proto import LayerParameter
 from .context import Context
 from .description import Description, Storage
 from .fillers import fill
+from .frozen import After, FrozenOp, PerChannel
 from .plugins import PluginRegistry
 
 Count = tuple[int, "int | None"]  # at least, at most (None: no limit)
@@ -117,6 +118,32 @@ class Layer(Description):
     def allow_force_backward(self, bottom_index: int) -> bool:
         """May force_backward send gradients to this bottom? (Not to labels.)"""
         return True
+
+    @property
+    def repeatable(self) -> bool:
+        """Does another forward on the same bottoms write the same tops, and nothing else? If so, a
+        pass may leave out blobs that nobody has looked at: they can be computed later."""
+        return self.memory is None
+
+    def per_channel(self) -> PerChannel | None:
+        """What it does to its bottom where that is one factor and one offset for each channel
+        (axis 1), made of its weights as they are now; None if it is anything else."""
+        return None
+
+    @property
+    def relu_slope(self) -> float | None:
+        """Where it is a ReLU that ops may fuse: what values below zero are multiplied by."""
+        return None
+
+    @property
+    def adds_up(self) -> bool:
+        """Is its top the sum of its bottoms, and nothing else?"""
+        return False
+
+    def frozen(self, bottom: Blob, top: Blob, after: After) -> FrozenOp | None:
+        """An op for weights that rarely change, which also does the work of the layers `after`
+        this one and writes the last one's top; None: there is none, or it would not be faster."""
+        return None
 
     @property
     def in_sequence(self) -> bool:

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from .. import schema
 from ..backend.base import NormPlan, RunningMoments
 from ..backend.blob import Blob
 from ..schema.proto import BatchNormParameter, LayerParameter
 from .base import Neuron, is_train, register_layer
+from .frozen import PerChannel, values_of
 from .synced_statistics import SyncedStatistics
 
 
@@ -80,6 +83,21 @@ class BatchNorm(Neuron):
         self._synced = SyncedStatistics(self.context, self.xp, self.param.batch_norm_param.eps)
 
     @property
+    def repeatable(self) -> bool:
+        return self._use_global  # else every pass is let into the averages
+
+    def per_channel(self) -> PerChannel | None:
+        if not self._use_global:
+            return None
+        mean, variance = self._averages(*map(values_of, self.blobs[:3]))
+        factor = 1 / np.sqrt(variance + self.param.batch_norm_param.eps)
+        offset = -mean * factor
+        scale, shift = (*map(values_of, self.blobs[3:]), None, None)[:2]
+        if scale is not None:
+            factor, offset = factor * scale, offset * scale
+        return PerChannel(factor, offset if shift is None else offset + shift)
+
+    @property
     def statistics_samples(self) -> int | None:
         """How many samples have statistics in common; None where no batch's are computed."""
         if self._use_global:
@@ -128,7 +146,8 @@ class BatchNorm(Neuron):
     def _run(self, remember: bool) -> None:
         for run, plan in zip(self._runs, self._plans_for(), strict=True):
             if self._use_global:
-                plan.mean.array[...], plan.variance.array[...] = self._averages()
+                sums = (blob.data for blob in self.blobs[:3])
+                plan.mean.array[...], plan.variance.array[...] = self._averages(*sums)
             run.take_data()
             samples = run.x.count // max(self.blobs[0].count, 1)
             plan.forward(self._running(samples) if remember else None)
@@ -159,8 +178,7 @@ class BatchNorm(Neuron):
             return None, None
         return (*self.followers[0].blobs, None)[0], (*self.followers[0].blobs, None)[1]
 
-    def _averages(self) -> tuple[Any, Any]:
-        total, variances, weight = (blob.data for blob in self.blobs[:3])
+    def _averages(self, total: Any, variances: Any, weight: Any) -> tuple[Any, Any]:
         factor = self.xp.where(weight == 0, 0, 1 / self.xp.where(weight == 0, 1, weight))
         return total * factor, variances * factor
 

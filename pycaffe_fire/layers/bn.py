@@ -49,6 +49,10 @@ class BN(Neuron):
         for spec in self.param.param[0 if param.frozen else 2 :]:
             spec.lr_mult = spec.decay_mult = 0
 
+    @property
+    def repeatable(self) -> bool:
+        return self._frozen or len(self.blobs) == 2  # else every pass is let into the averages
+
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().reshape(bottom, top)
         channels, shape = self.blobs[0].shape[1], bottom[0].shape

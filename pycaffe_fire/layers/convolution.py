@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from math import prod
 from typing import ClassVar
 
@@ -13,6 +14,7 @@ from ..schema.proto import LayerParameter
 from .base import Count, Layer, is_train, register_layer
 from .coordinates import CoordMap, sliding
 from .description import Storage, window_text
+from .frozen import After, FoldedWeights, FrozenOp, keeping_layout
 
 POINT = Window((1,), (1,), (0,), (1,))  # the window of a bottom without spatial axes
 
@@ -140,12 +142,34 @@ class Convolution(Layer):
         weights, bias = self.blobs[0], self.blobs[1] if len(self.blobs) > 1 else None
         if not self._spatial:
             weights = SharedBlob(weights, (*weights.shape, 1), weights.name)
-        engine = schema.ConvolutionParameter.Engine.Name(self.param.convolution_param.engine)
-        with self.backend.engine(engine), self.backend.per_sample(not is_train(self.phase)):
+        with self._choosing():
             return self.backend.convolution(
                 x, weights, bias, y, self._window, self._groups, self.fused_relu,
                 self.transposed,
             )  # fmt: skip
+
+    def frozen(self, bottom: Blob, top: Blob, after: After) -> FrozenOp | None:
+        fused = after.scalings or after.addend is not None
+        if self.transposed or self._axis != 1 or not self._spatial or not fused:
+            return None
+        op = FoldedWeights(self.blobs, after)
+        place = (bottom, op.weights, op.bias, top, self._window, self._groups, after.relu)
+        with self._choosing(), keeping_layout(top):
+            if after.addend is None:
+                op.plan = self.backend.convolution(*place)
+                return op
+            plan = self.backend.convolution_sum(*place, after.addend)
+        if plan is None:
+            return None
+        op.plan = plan
+        return op
+
+    @contextmanager
+    def _choosing(self) -> Iterator[None]:
+        """Plans made inside are of the engine that the layer names."""
+        engine = schema.ConvolutionParameter.Engine.Name(self.param.convolution_param.engine)
+        with self.backend.engine(engine), self.backend.per_sample(not is_train(self.phase)):
+            yield
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         for plan, folded in self._plans:

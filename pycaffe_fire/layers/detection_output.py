@@ -60,6 +60,10 @@ class DetectionOutput(Layer):
                 "bottom; leave it out for SSD"
             )
 
+    @property
+    def repeatable(self) -> bool:
+        return self._files is None
+
     def _open_files(self, param: Any) -> DetectionFiles | None:
         """What writes the results, if they are to be written."""
         given = param.save_output_param

@@ -33,6 +33,10 @@ class Dropout(Neuron):
         self._scale = 1 / (1 - ratio) if param.scale_train else 1.0
         self._weakens = not (self._drops or param.scale_train) and ratio > 0
 
+    @property
+    def repeatable(self) -> bool:
+        return not self._drops
+
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().reshape(bottom, top)
         if self._drops:

@@ -47,6 +47,10 @@ class Eltwise(Layer):
         if self._operation == "PROD" and param.coeff:
             self.fail("takes coeff for SUM only")
 
+    @property
+    def adds_up(self) -> bool:
+        return self._operation == "SUM" and set(self._coefficients) == {1.0}
+
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         if any(blob.shape != bottom[0].shape for blob in bottom):
             names = ", ".join(f"{blob.name} {list(blob.shape)}" for blob in bottom)

@@ -31,6 +31,10 @@ class HDF5Output(Layer):
     bottoms = (2, 2)
     tops = (0, 0)
 
+    @property
+    def repeatable(self) -> bool:
+        return False
+
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         name = self.param.hdf5_output_param.file_name
         if not name:

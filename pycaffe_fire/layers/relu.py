@@ -12,6 +12,11 @@ from .base import Neuron, register_layer
 class ReLU(Neuron):
     """top = max(x, 0) + negative_slope * min(x, 0)."""
 
+    @property
+    def relu_slope(self) -> float | None:
+        slope: float = self.param.relu_param.negative_slope
+        return slope if slope >= 0 else None
+
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().reshape(bottom, top)
         slope = self.param.relu_param.negative_slope

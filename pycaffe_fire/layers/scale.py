@@ -11,6 +11,7 @@ from ..backend.base import ChannelPlan
 from ..backend.blob import Blob
 from .base import Layer, register_layer
 from .description import Storage
+from .frozen import PerChannel, values_of
 
 
 class Broadcast(Layer):
@@ -102,6 +103,12 @@ class Scale(Broadcast):
             scale, shift = (*self.blobs, None)[:2]
             self._plan = self.backend.scale_shift(bottom[0], top[0], scale, shift)
 
+    def per_channel(self) -> PerChannel | None:
+        if self._plan is None:
+            return None
+        scale, shift = (*map(values_of, self.blobs), 0.0)[:2]
+        return PerChannel(scale, shift)
+
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         if self._plan is not None:
             self._plan.forward()
@@ -149,6 +156,9 @@ class Bias(Broadcast):
         self._plan: ChannelPlan | None = None
         if self.channelwise(bottom, self._bias(bottom)):
             self._plan = self.backend.scale_shift(bottom[0], top[0], None, self.blobs[0])
+
+    def per_channel(self) -> PerChannel | None:
+        return None if self._plan is None else PerChannel(1.0, values_of(self.blobs[0]))
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         if self._plan is not None:

@@ -29,6 +29,10 @@ class SpatialDropout(Neuron):
             self.fail(f"needs a bottom with at least 2 axes, got {list(bottom[0].shape)}")
         self._drops = is_train(self.phase) and ratio > 0
 
+    @property
+    def repeatable(self) -> bool:
+        return not self._drops
+
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().reshape(bottom, top)
         if not self._drops:

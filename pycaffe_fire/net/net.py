@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from .by_name import ByName
 from .engines import tell_engines
 from .gradient_arena import share_gradients
 from .groups import Unfinished
+from .inference_plan import InferencePlan, can_plan
 from .weights import copy_weights, save_weights
 from .wiring import Wiring
 
@@ -75,6 +77,7 @@ class Net(Wiring):
             [(blob, weight) for blob, weight in zip(top, layer.loss_weights, strict=True) if weight]
             for top, layer in zip(self.tops, self.layers, strict=True)
         ]
+        self.inference: InferencePlan | None = None
         self.scale_losses(1.0)
 
     # Running.
@@ -94,31 +97,75 @@ class Net(Wiring):
         self.layers[index].plan(self.bottoms[index], self.tops[index])
         self._seed_losses(index)  # a new shape has a new gradient
 
+    def plan_inference(self) -> None:
+        """Run forward with ops and memory for inference, where nothing but speed depends on it."""
+        self.inference = InferencePlan(self) if can_plan(self) else None
+
+    def stop_inference(self) -> None:
+        """From now on let the layers run one by one, with every blob in memory of its own."""
+        if self.inference is not None:
+            with self.inference.aside():
+                self.inference = None
+
     def run_forward(self, start: int = 0, end: int | None = None) -> float:
         """Run layers start..end (inclusive) and return the weighted sum of their losses."""
         self.backend.activate()
         last = len(self.layers) - 1 if end is None else end
+        if self.inference is None:
+            return self._run_layers(start, last)
+        whole = start == 0 and last == len(self.layers) - 1
+        if whole and not self.hooks.any and not self.debug_info and self.inference.ready():
+            return self.inference.run()
+        with self.inference.aside():
+            return self._run_layers(start, last)
+
+    def _run_layers(self, start: int, last: int) -> float:
         loss = 0.0
         for i in range(start, last + 1):
-            layer, bottom, top = self.layers[i], self.bottoms[i], self.tops[i]
-            if layer.stale(bottom):
+            if self.layers[i].stale(self.bottoms[i]):
                 self._plan(i)
             for hook in self.hooks.before_forward:
                 hook(i)
-            leader = self.leader_of.get(i, -1)
-            if leader < start or not self.layers[leader].leads:  # else its leader did it
-                layer.leads = i in self.groups and self.groups[i][-1] <= last
-                mark = self.backend.mark()
-                if not layer.empty:
-                    layer.forward(bottom, top)
-                for blob, weight in self._losses[i]:
-                    loss += weight * self.backend.total(blob.data)
-                self.backend.write_back(mark)
-                if self.debug_info:
-                    debug.forward(self, i)
+            loss += self._run_layer(i, start, last)
             for hook in self.hooks.after_forward:
                 hook(i)
         return loss
+
+    def _run_layer(self, index: int, start: int, last: int) -> float:
+        """Run a layer in a pass from `start` to `last`, unless its leader did, for its loss."""
+        layer, leader = self.layers[index], self.leader_of.get(index, -1)
+        if leader >= start and self.layers[leader].leads:
+            return 0.0
+        layer.leads = index in self.groups and self.groups[index][-1] <= last
+        mark = self.backend.mark()
+        if not layer.empty:
+            layer.forward(self.bottoms[index], self.tops[index])
+        loss = self.loss_of(index)
+        self.backend.write_back(mark)
+        if self.debug_info:
+            debug.forward(self, index)
+        return loss
+
+    def loss_of(self, index: int) -> float:
+        """The weighted sum of a layer's losses."""
+        loss = 0.0
+        for blob, weight in self._losses[index]:
+            loss += weight * self.backend.total(blob.data)
+        return loss
+
+    def compute_again(self) -> None:
+        """Run all layers but those that bring data, on the data of the last pass."""
+        for i in range(len(self.layers)):
+            if self.bottoms[i]:
+                if self.layers[i].stale(self.bottoms[i]):
+                    self._plan(i)
+                self._run_layer(i, 0, len(self.layers) - 1)
+
+    def plan_stale(self) -> None:
+        """Plan the layers again whose bottoms have another shape or layout than they had."""
+        for i in range(len(self.layers)):
+            if self.layers[i].stale(self.bottoms[i]):
+                self._plan(i)
 
     def run_backward(
         self,
@@ -128,6 +175,7 @@ class Net(Wiring):
     ) -> None:
         """Run layers start..end (inclusive, downwards) backward, telling `after_layer` of each."""
         self.backend.activate()
+        self.stop_inference()  # which leaves out values that are needed from now on
         first = len(self.layers) - 1 if start is None else start
         self._unfinished.begin(first)
         for i in range(first, end - 1, -1):
@@ -178,8 +226,9 @@ class Net(Wiring):
 
     def reshape(self) -> None:
         """Propagate changed input shapes through all layers."""
-        for i in range(len(self.layers)):
-            self._plan(i)
+        with self.inference.reshaping() if self.inference is not None else nullcontext():
+            for i in range(len(self.layers)):
+                self._plan(i)
 
     def clear_gradients(self) -> None:
         """Set all gradients of weights to zero; memory is touched by the next reader or writer."""

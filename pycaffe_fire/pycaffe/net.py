@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -67,6 +67,8 @@ class Net(CoreNet):
         )
         if weights:
             self.copy_from(weights)
+        if lender is None:  # whose weights change with every step of its training
+            self.plan_inference()
 
     # Names.
 
@@ -154,11 +156,16 @@ class Net(CoreNet):
         **inputs: Any,
     ) -> Arrays:
         """Set inputs given by name, run layers start..end, return outputs and asked-for blobs."""
-        self._set(inputs, self.inputs, "input", lambda blob: blob.data)
         first = self._index(start) if start is not None else 0
         last = self._index(end) if end is not None else len(self.layers) - 1
         names = {*(self.tops_of(end) if end is not None else self.outputs), *(blobs or ())}
         wanted = {name: self._blob(name) for name in sorted(names)}
+        given = self._checked(inputs, self.inputs, "input")
+        if self.inference is not None and start is None and end is None:
+            self.inference.forget()
+        for name, array in given.items():
+            target = self.blobs[name].data
+            target[...] = array.reshape(target.shape)
         self._forward(first, last)
         return {name: blob.data for name, blob in wanted.items()}
 
@@ -170,7 +177,9 @@ class Net(CoreNet):
         **outputs: Any,
     ) -> Arrays:
         """Set output gradients given by name, run layers start..end backward, return diffs."""
-        self._set(outputs, self.outputs, "output", lambda blob: blob.diff)
+        for name, array in self._checked(outputs, self.outputs, "output").items():
+            target = self.blobs[name].diff
+            target[...] = array.reshape(target.shape)
         first = self._index(start) if start is not None else len(self.layers) - 1
         last = self._index(end) if end is not None else 0
         names = [b.name for b in self.bottoms[last]] if end is not None else self.inputs
@@ -191,6 +200,7 @@ class Net(CoreNet):
 
     def _backward(self, start: int, end: int) -> None:
         self.before_run()
+        self.stop_inference()
         separate_cut(self, start, end)
         try:
             self.run_backward(start, end)
@@ -204,26 +214,22 @@ class Net(CoreNet):
             for blob in blobs:
                 blob.diff[...] = 0
 
-    def _set(
-        self,
-        values: dict[str, Any],
-        known: list[str],
-        what: str,
-        field: Callable[[Blob], Any],
-    ) -> None:
-        for name, value in values.items():
+    def _checked(self, values: dict[str, Any], known: list[str], what: str) -> Arrays:
+        """Arrays for blobs, whose names and shapes must fit."""
+        arrays = {name: np.asarray(value) for name, value in values.items()}
+        for name, array in arrays.items():
             if name not in known:
                 raise BlobNameError(
                     f'"{name}" is not an {what} of this net{did_you_mean(name, known)}; '
                     f"its {what}s: {', '.join(known) or 'none'}"
                 )
-            target, array = field(self.blobs[name]), np.asarray(value)
-            if array.shape[:1] != target.shape[:1] or array.size != target.size:
+            blob = self.blobs[name]
+            if array.shape[:1] != blob.shape[:1] or array.size != blob.count:
                 raise ArgumentError(
-                    f'{what} "{name}" has shape {list(target.shape)}, got {list(array.shape)}; '
+                    f'{what} "{name}" has shape {list(blob.shape)}, got {list(array.shape)}; '
                     f"reshape the blob first"
                 )
-            target[...] = array.reshape(target.shape)
+        return arrays
 
     def before_run(self) -> None:
         """Believe what was written into arrays that the caller holds."""
@@ -274,6 +280,8 @@ class Net(CoreNet):
 
     def share_with(self, other: Net) -> None:
         """From now on use the weights of another net's layers, those of the same name."""
+        for net in (self, other):
+            net.stop_inference()
         share_weights(self, other)
 
     def save_hdf5(self, path: str | os.PathLike[str], write_diff: bool = False) -> None:

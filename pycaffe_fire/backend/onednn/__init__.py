@@ -38,7 +38,7 @@ from .convolution import Convolution
 from .dropout import Dropout
 from .inner_product import InnerProduct, RowBlocks
 from .layouts import Descriptor, OneDNNTensor, Program, Workspace
-from .library import F32, RELU, Library
+from .library import BINARY_ADD, F32, RELU, Library
 from .lrn import LRN
 from .pooling import Pooling
 from .softmax import Softmax, of_array
@@ -79,15 +79,20 @@ class OneDNNBackend(NumPyBackend):
         self.library.set_threads(self.threads)
 
     @contextmanager
-    def attributes(self, relu: float | None = None, add: bool = False) -> Iterator[int | None]:
-        """Primitive attributes with a fused ReLU, or adding to what is there, or none."""
-        if relu is None and not add:
+    def attributes(
+        self, relu: float | None = None, add: bool = False, addend: Descriptor | None = None
+    ) -> Iterator[int | None]:
+        """Primitive attributes with a fused ReLU, adding to what is there, or adding another tensor
+        (the argument ADDEND), or none."""
+        if relu is None and not add and addend is None:
             yield None
             return
         lib = self.library
         attributes, operations = lib.new("primitive_attr_create"), lib.new("post_ops_create")
         if add:
             lib.call("post_ops_append_sum", operations, 1.0, 0, F32)
+        if addend is not None:
+            lib.call("post_ops_append_binary", operations, BINARY_ADD, addend.handle)
         if relu is not None:
             lib.call("post_ops_append_eltwise", operations, RELU, relu, 0.0)
         lib.call("primitive_attr_set_post_ops", attributes, operations)
@@ -156,6 +161,17 @@ class OneDNNBackend(NumPyBackend):
         if self._direct or not Winograd.suits(direct, self._per_sample):
             return direct
         return Winograd(direct, self._per_sample)
+
+    def convolution_sum(
+        self, x: Blob, w: Blob, b: Blob | None, y: Blob, window: Window, groups: int,
+        relu: float | None, addend: Blob,
+    ) -> WeightedPlan | None:  # fmt: skip
+        if len(window.kernel) != 2 or 0 in x.shape or addend.value.layout != y.value.layout:
+            return None
+        plan = Convolution(self, x, w, b, y, window, groups, relu, False, addend)
+        if plan.is_slow or (not self._direct and Winograd.suits(plan, self._per_sample)):
+            return None
+        return plan
 
     def inner_product(
         self, x: Blob, w: Blob, b: Blob | None, y: Blob, axis: int, transpose: bool,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..base import Window
 from ..blob import Blob
 from ..numpy.convolution import Convolution as Patches
 from .layouts import Descriptor, Lowered, Program
 from .library import (
+    ADDEND,
     CONVOLUTION_DIRECT,
     DECONVOLUTION_DIRECT,
     FORWARD_TRAINING,
@@ -35,9 +36,10 @@ class Convolution(Weighted):
 
     def __init__(
         self, backend: OneDNNBackend, x: Blob, w: Blob, b: Blob | None, y: Blob, window: Window,
-        groups: int, relu: float | None, transposed: bool,
+        groups: int, relu: float | None, transposed: bool, addend: Blob | None = None,
     ) -> None:  # fmt: skip
         super().__init__(backend, x, w, b, y, relu)
+        self._addend = addend
         self.window, self.groups, self.transposed = window, groups, transposed
         self.kind = "deconvolution" if transposed else "convolution"
         self.algorithm = DECONVOLUTION_DIRECT if transposed else CONVOLUTION_DIRECT
@@ -80,10 +82,13 @@ class Convolution(Weighted):
         return Descriptor.contiguous(self.library, self.b.shape) if self.b and wanted else None
 
     def _forward_descriptor(self, relu: float | None, source: Descriptor) -> int:
-        with self.backend.attributes(relu) as attributes:
+        target, added = self._any(self.y.shape), None
+        if self._addend is not None:
+            target = added = cast(Descriptor, self._addend.value.layout)
+        with self.backend.attributes(relu, addend=added) as attributes:
             return self._create(
                 "forward", FORWARD_TRAINING, self.algorithm, source,
-                self._any(self._plain_weights.shape), self._bias(), self._any(self.y.shape),
+                self._any(self._plain_weights.shape), self._bias(), target,
                 *self._geometry(), attributes,
             )  # fmt: skip
 
@@ -119,6 +124,11 @@ class Convolution(Weighted):
         shape = self._plain_weights.shape
         return Descriptor.chosen(shape, primitive_descriptor, what, self._plain_weights)
 
+    @property
+    def is_slow(self) -> bool:
+        """Has the library nothing made for this case?"""
+        return consists_of(self.library.implementation(self._hint), SLOW)
+
     # Programs.
 
     @cached_property
@@ -144,7 +154,8 @@ class Convolution(Weighted):
         w = program.source(self.w.value, self._weights_as(made, "weights"), self._stored)
         y, staged = program.target(self.y.value, self._chosen(self.y, made, "dst"))
         bias = self.b.value if self.b else None
-        program.add(made, {"src": x, "weights": w, "bias": bias, "dst": y})
+        added = self._addend.value if self._addend is not None else None
+        program.add(made, {"src": x, "weights": w, "bias": bias, ADDEND: added, "dst": y})
         program.finish(staged)
         return program
 

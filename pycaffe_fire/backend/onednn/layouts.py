@@ -156,7 +156,7 @@ class OneDNNTensor(Tensor):
         return handle
 
     def bind(self, buffer: Array | None) -> None:
-        self.buffer = buffer
+        super().bind(buffer)
         if buffer is not None:
             for _, handle in self._memories:
                 self.backend.library.call("memory_set_data_handle", handle, buffer.ctypes.data)

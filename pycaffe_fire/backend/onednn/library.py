@@ -31,6 +31,7 @@ BINARY_MULTIPLY = 0x1FFF1
 BINARY_ADD = 0x1FFF0
 NORM_GLOBAL, NORM_SCALE, NORM_SHIFT, NORM_RELU = 1, 2, 4, 8
 MULTIPLE_SOURCE = 1024
+ADDEND = 32768 | 2  # the second source of the first fused operation
 ANY_LAYOUT = 1
 PLAIN_TAGS = {1: 2, 2: 3, 3: 4, 4: 5, 5: 6, 6: 7}
 
@@ -75,6 +76,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "post_ops_destroy": [_void],
     "post_ops_append_eltwise": [_void, _int, _float, _float],
     "post_ops_append_sum": [_void, _float, C.c_int32, _int],
+    "post_ops_append_binary": [_void, _int, _void],
     "convolution_forward_primitive_desc_create":
         [_out, _void, _int, _int, _void, _void, _void, _void, *_window, _void],
     "convolution_backward_data_primitive_desc_create":

@@ -1,0 +1,285 @@
+"""Running a net whose weights rarely change: ops that span layers, activations in shared memory.
+
+A forward pass over the whole net is a list of steps. Some do the work of several layers with
+weights made for that (layers/frozen.py), and blobs that are never alive together lie in the same
+memory. So the values of most blobs are lost after a pass. Who looks at one all the same gets what
+the layers compute one by one, from the inputs and weights of that pass; from then on the blob is
+kept. Passes over a part of the net, with hooks, or while somebody holds an array of weights, which
+may change at any time, are run by the layers themselves.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .. import schema
+from ..backend.blob import Blob
+from ..backend.tensor import Array, Layout, Tensor
+from ..layers import Layer, is_built_in
+from ..layers.frozen import FrozenOp
+from .arena import Lifetime, place
+from .fused_steps import FusedStep, find_fused
+
+if TYPE_CHECKING:
+    from .net import Net
+
+
+def can_plan(net: Net) -> bool:
+    """Can what a pass leaves out be computed later?"""
+    sources = {blob.value for top, bottom in _tops_and_bottoms(net) if not bottom for blob in top}
+    overwritten = any(
+        blob.value in sources
+        for top, bottom in _tops_and_bottoms(net)
+        for blob in top
+        if any(blob is other for other in bottom)
+    )
+    layers = [layer for layer, bottom in zip(net.layers, net.bottoms, strict=True) if bottom]
+    return (
+        net.phase == schema.TEST
+        and net.backend.on_host
+        and not net.debug_info
+        and not overwritten
+        and all(is_built_in(type(layer)) and layer.repeatable for layer in layers)
+    )
+
+
+def _tops_and_bottoms(net: Net) -> Iterator[tuple[list[Blob], list[Blob]]]:
+    return zip(net.tops, net.bottoms, strict=True)
+
+
+@dataclass
+class PlainStep:
+    """A layer with its followers, as it always runs."""
+
+    index: int
+    layer: Layer
+    bottom: Sequence[Blob]
+    top: Sequence[Blob]
+    leads: bool
+
+    def run(self) -> None:
+        self.layer.leads = self.leads
+        self.layer.forward(self.bottom, self.top)
+
+
+class Guard:
+    """Tells a plan, while there is one, that a tensor is about to be given out or reshaped."""
+
+    def __init__(self, plan: InferencePlan) -> None:
+        self._plan = weakref.ref(plan)
+
+    def __call__(self, tensor: Tensor) -> None:
+        plan = self._plan()
+        if plan is not None:
+            plan.look(tensor)
+
+
+class InferencePlan:
+    """The steps of a net, and which of its blobs hold what the last pass computed."""
+
+    def __init__(self, net: Net) -> None:
+        self._net = weakref.ref(net)  # which owns this
+        self._guard = Guard(self)
+        self._kept: set[Tensor] = set()  # somebody has looked at them after a pass
+        self._changed: set[Tensor] = set()  # weights that were given out and may be written
+        self._inputs: dict[Tensor, tuple[Layout, Array]] = {}  # of the last pass, if changed since
+        self._spare: dict[Tensor, Array] = {}
+        self._arena: Array | None = None
+        self._lost = False  # are there blobs that do not hold the values of the last pass?
+        self._bound = False  # do blobs lie in the arena?
+        self._busy = False  # while layers run or are planned, who looks is one of them
+        self._weights = {blob.value for layer in net.layers for blob in layer.blobs}
+        self._changed |= self._weights
+        self._lay_down(net)
+
+    # Preparing.
+
+    def _lay_down(self, net: Net) -> None:
+        """Note what belongs to the net as it is planned now; steps come later."""
+        blobs = [blob for top in net.tops for blob in top]
+        self._sources = {
+            blob.value for top, bottom in _tops_and_bottoms(net) if not bottom for blob in top
+        }
+        for tensor in {blob.value for blob in blobs} | self._weights:
+            tensor.guard = self._guard
+        self._layouts = [(b.value, b.value.layout) for bottom in net.bottoms for b in bottom]
+        self._steps: list[PlainStep | FusedStep] | None = None
+
+    def _make_steps(self, net: Net) -> None:
+        self._unbind()
+        held = {blob.value for top in net.tops for blob in top if blob.value.held}
+        self._safe = self._sources | self._kept | held
+        self._safe |= {net.blobs[name].value for name in net.outputs}
+        for top, layer in zip(net.tops, net.layers, strict=True):
+            pairs = zip(top, layer.loss_weights, strict=True)
+            self._safe |= {blob.value for blob, weight in pairs if weight}
+        fused = find_fused(net, self._safe)
+        done = {index for step in fused for index in step.layers}
+        plain = []
+        for i, layer in enumerate(net.layers):
+            if i in done or layer.empty:
+                continue
+            followers = [f for f in net.groups.get(i, ()) if f not in done]
+            done.update(followers)
+            plain.append(PlainStep(i, layer, net.bottoms[i], net.tops[i], bool(followers)))
+        self._steps = sorted([*plain, *fused], key=lambda step: step.index)
+        # A layer that works in place by itself may exchange the blob's memory for its own.
+        for step in plain:
+            self._safe |= {a.value for a in step.bottom if any(a is b for b in step.top)}
+        self._lives = self._lifetimes()
+        self._arena = net.backend.empty(place(self._lives))
+        self._ops: dict[Tensor, list[FrozenOp]] = {}
+        for step in fused:
+            step.op.refresh()
+            for blob in (blob for i in step.layers for blob in net.layers[i].blobs):
+                self._ops.setdefault(blob.value, []).append(step.op)
+        self._changed.clear()
+
+    def _lifetimes(self) -> list[Lifetime]:
+        assert self._steps is not None
+        found: dict[Tensor, Lifetime] = {}
+        for number, step in enumerate(self._steps):
+            for blob in (*step.bottom, *step.top):
+                if blob.value not in self._safe:
+                    life = found.setdefault(blob.value, Lifetime(blob.value, number, number))
+                    life.last = number
+        return list(found.values())
+
+    def _bind(self) -> None:
+        if self._bound:
+            return
+        assert self._arena is not None
+        for life in self._lives:
+            life.tensor.release()
+            life.tensor.bind(self._arena[life.offset : life.offset + life.elements])
+        self._bound = True
+
+    def _unbind(self) -> None:
+        """Let every blob have memory of its own again; values are lost."""
+        if self._bound:
+            for life in self._lives:
+                life.tensor.release()
+            self._bound = False
+
+    # Running.
+
+    def ready(self) -> bool:
+        """May weights change only when we are told?"""
+        return not any(tensor.held for tensor in self._changed)
+
+    def run(self) -> float:
+        """A forward pass over the whole net; returns the weighted sum of losses."""
+        net = self._net()
+        assert net is not None
+        with self._working():
+            self._prepare(net)
+            assert self._steps is not None
+            self._inputs.clear()
+            self._lost, loss = True, 0.0
+            for step in self._steps:
+                step.run()
+                loss += net.loss_of(step.index)
+        for tensor in self._sources:
+            if tensor.held:  # and may be overwritten at any time
+                self._remember(tensor)
+        return loss
+
+    def _prepare(self, net: Net) -> None:
+        if any(tensor.layout is not layout for tensor, layout in self._layouts):
+            self._unbind()
+            net.plan_stale()
+            self._lay_down(net)
+        if self._steps is None or not self._kept <= self._safe:
+            self._make_steps(net)
+        for tensor in self._changed:
+            for op in self._ops.get(tensor, ()):
+                op.refresh()
+        self._changed.clear()
+        self._bind()
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        before, self._busy = self._busy, True
+        try:
+            yield
+        finally:
+            self._busy = before
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """While the layers run by themselves: all blobs hold what the last pass has computed."""
+        self._recover()
+        with self._working():
+            yield
+
+    @contextmanager
+    def reshaping(self) -> Iterator[None]:
+        """While layers are planned again; blobs of new shapes hold zeros afterwards, and so do
+        then all whose values were lost."""
+        with self._working():
+            yield
+        net = self._net()
+        if net is not None and any(t.layout is not layout for t, layout in self._layouts):
+            self.forget()
+            self._unbind()
+            self._lay_down(net)
+
+    def forget(self) -> None:
+        """Nobody will ask for the last pass's values any more: the next one follows."""
+        self._lost = False
+        self._inputs.clear()
+
+    # Looking.
+
+    def look(self, tensor: Tensor) -> None:
+        """Before a tensor is given out or reshaped: see that it holds its value."""
+        if self._busy:
+            return
+        if tensor in self._weights:
+            self._recover()
+            self._changed.add(tensor)
+        elif tensor in self._sources:
+            self._remember(tensor)
+        elif self._lost and tensor not in self._safe:
+            self._recover()
+            self._kept.add(tensor)
+        elif self._steps is not None:
+            self._kept.add(tensor)
+
+    def _remember(self, source: Tensor) -> None:
+        """Set a source's value aside before it can change: it may be needed to compute others."""
+        if not self._lost or source in self._inputs:
+            return
+        spare = self._spare.get(source)
+        self._spare[source] = source.copied(spare)
+        self._inputs[source] = (source.layout, self._spare[source])
+
+    def _recover(self) -> None:
+        """Let the layers compute what the last pass has left out."""
+        net = self._net()
+        if net is None or not self._lost:
+            self._unbind()
+            return
+        self._lost = False
+        with self._working():
+            present = [
+                (tensor, tensor.layout, tensor.copied())
+                for tensor in {*self._inputs, *(self._safe - self._sources)}
+            ]
+            for tensor, (layout, values) in self._inputs.items():
+                _put(tensor, layout, values)
+            self._inputs.clear()
+            self._unbind()
+            net.compute_again()
+            for tensor, layout, values in present:
+                _put(tensor, layout, values)
+
+
+def _put(tensor: Tensor, layout: Layout, values: Array) -> None:
+    tensor.lay_out(layout)
+    if values.size:
+        tensor.array[...] = values
