@@ -45,6 +45,7 @@ class Trial:
         deployed = deploy_net(test, shape)
         self._net = Net(deployed.net, cpu_backend(), Context(seed=1))
         self._net.copy_from(model)
+        self._net.plan_inference()
         self._shape = shape
         self._transformer, self._size = _preparation(test, shape, stored)
         self._input = self._net.layers[0].top[0]

@@ -133,10 +133,10 @@ class InferencePlan:
         self._lives = self._lifetimes()
         self._arena = net.backend.empty(place(self._lives))
         self._ops: dict[Tensor, list[FrozenOp]] = {}
-        for step in fused:
-            step.op.refresh()
-            for blob in (blob for i in step.layers for blob in net.layers[i].blobs):
-                self._ops.setdefault(blob.value, []).append(step.op)
+        for made in fused:
+            made.op.refresh()
+            for blob in (blob for i in made.layers for blob in net.layers[i].blobs):
+                self._ops.setdefault(blob.value, []).append(made.op)
         self._changed.clear()
 
     def _lifetimes(self) -> list[Lifetime]:
