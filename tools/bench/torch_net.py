@@ -1,4 +1,4 @@
-"""The other contender: the same net in eager PyTorch, for train.py, which starts this file.
+"""The other contender: the same net in PyTorch, for train.py, which starts this file.
 
 It imports nothing of ours, so that its memory is PyTorch's own.
 """
@@ -24,6 +24,7 @@ class TorchNet:
         reference: dict[str, Any],
         threads: int,
         channels_last: bool,
+        compiled: bool,
         sgd: dict[str, float],
     ) -> dict[str, Any]:
         """Set up the net from plain steps with our weights and inputs."""
@@ -32,6 +33,7 @@ class TorchNet:
         self._load(steps, reference)
         self._plan = [(OPS[s["kind"]], s, self._weights(s), dead) for s, dead in _with_ends(steps)]
         self._dropout = False
+        self._forward = torch.compile(self.forward) if compiled else self.forward
         # The fused update belongs to the best mode only; the default is what SGD(...) gives.
         self._sgd = torch.optim.SGD(
             self._groups(steps, sgd["base_lr"], sgd["weight_decay"]),
@@ -40,7 +42,7 @@ class TorchNet:
         )
         self._repeater = Repeater(self.step)
         loss, gradients = self._check()
-        self._dropout = True
+        self._dropout = True  # compiled again, with it
         forget_peak_memory()
         return {"version": torch.__version__, "loss": loss, "gradients": gradients}
 
@@ -83,7 +85,7 @@ class TorchNet:
         ]
 
     def _check(self) -> tuple[float, dict[int, float]]:
-        loss = self.forward()
+        loss = self._forward()
         loss.backward()
         gradients = {
             start: float(weight.grad.norm())
@@ -111,7 +113,7 @@ class TorchNet:
 
     def step(self, watch: Stopwatch) -> None:
         self._sgd.zero_grad()
-        loss = self.forward()
+        loss = self._forward()
         watch.lap("forward")
         loss.backward()
         watch.lap("backward")

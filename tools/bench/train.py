@@ -25,7 +25,9 @@ from pycaffe_fire.errors import FireError
 from pycaffe_fire.schema.files import replacing
 
 HERE = Path(__file__).parent
-OURS, BEST, DEFAULT = "pycaffe_fire", "torch channels_last", "torch default"
+OURS, EAGER, COMPILED = "pycaffe_fire", "torch channels_last", "torch.compile"
+DEFAULT = "torch default"
+TORCH = (EAGER, COMPILED, DEFAULT)
 TOLERANCE = 0.06  # the share of all cores that others may use during a clean sample
 # A small rate, so that weights and losses stay sane however many steps are taken.
 SGD = {"base_lr": 1e-4, "momentum": 0.9, "weight_decay": 5e-4}
@@ -73,6 +75,10 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--shape", type=_shape, metavar="C,H,W", help="of an image without a crop")
     parser.add_argument("--against", choices=["torch"])
+    parser.add_argument(
+        "--without", type=_modes, default=[], metavar="NAME,NAME",
+        help=f"leave out some of {', '.join(TORCH)}",
+    )  # fmt: skip
     parser.add_argument("--repeat", type=_positive, default=5, help="clean samples wanted of each")
     parser.add_argument(
         "--limit", type=float, default=300, help="seconds after which disturbed samples count too"
@@ -87,6 +93,13 @@ def _positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
     return value
+
+
+def _modes(text: str) -> list[str]:
+    names = text.split(",")
+    if not set(names) < set(TORCH):
+        raise argparse.ArgumentTypeError(f"wants some of {', '.join(TORCH)}, got {text!r}")
+    return names
 
 
 def _shape(text: str) -> list[int]:
@@ -130,21 +143,22 @@ def _ours(net: Any, options: argparse.Namespace, folder: Path, stack: ExitStack)
 
 
 def _torches(net: Any, options: argparse.Namespace, folder: Path, stack: ExitStack) -> list[Worker]:
-    """PyTorch in both modes, holding our weights and checked to compute the same loss."""
+    """PyTorch in all its modes, holding our weights and checked to compute the same loss."""
     with _start(OURS, "fire_net.py", options) as worker:
         _build(worker, without_dropout(net), options, folder / "check")
         reference = worker.ask("reference", folder=str(folder))
     plan = steps(net, reference["weights"])
     workers = []
-    for name, channels_last in ((BEST, True), (DEFAULT, False)):
-        extra = KEEP_MEMORY if channels_last else {}
+    for name in (mode for mode in TORCH if mode not in options.without):
+        extra = KEEP_MEMORY if name != DEFAULT else {}
         worker = stack.enter_context(_start(name, "torch_net.py", options, **extra))
         built = worker.ask(
             "build",
             steps=plan,
             reference=reference,
             threads=options.threads,
-            channels_last=channels_last,
+            channels_last=name != DEFAULT,
+            compiled=name == COMPILED,
             sgd=SGD,
         )
         _compare(name, reference, built, _is_normalised(net))
@@ -211,6 +225,7 @@ def _race(net: Any, options: argparse.Namespace, folder: Path, stack: ExitStack)
             for name, result in results.items()
             if name != OURS
         },
+        "best": _best(results) if others else None,
     }  # fmt: skip
 
 
@@ -243,9 +258,17 @@ def _verdict(title: str, results: dict[str, Summary], peaks: dict[str, int]) -> 
         for name in others
     ]
     if versus:
-        line += f" vs {', '.join(versus)}"
+        best = _best(results)
+        line += f" vs {', '.join(versus)}; PyTorch's best is {best} "
+        line += f"({results[best].median['step'] / mine.median['step']:.2f}x)"
     memory = " vs ".join(f"{peaks[name] / 2**30:.2f} GB" for name in (OURS, *others))
     return f"{line}; peak memory {memory}"
+
+
+def _best(results: dict[str, Summary]) -> str:
+    """PyTorch's fastest mode in this race."""
+    others = [name for name in results if name != OURS]
+    return min(others, key=lambda name: results[name].median["step"])
 
 
 # The profile.
