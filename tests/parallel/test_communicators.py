@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from pycaffe_fire.parallel.communicators import COMMUNICATORS
 from tests.parallel.communicator_ranks import (
     CANONICAL,
     CASES,
-    COMMUNICATORS,
     LENT,
     NARROW,
     RANKS,

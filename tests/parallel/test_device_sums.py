@@ -36,14 +36,14 @@ from pycaffe_fire.parallel.device.nccl_tree import NcclTree
 from pycaffe_fire.parallel.device.staged import Staged
 from pycaffe_fire.parallel.launch import find_mpiexec
 from pycaffe_fire.parallel.tree import Node
-from tests.parallel.queued_device import Array, QueuedBackend, empty
-from tests.parallel.ranks import run_ranks
-from tests.parallel.test_communicators import (
+from tests.parallel.communicator_ranks import (
     LEAVES,
     canonical,
     leaf_values,
     nodes_of,
 )
+from tests.parallel.queued_device import Array, QueuedBackend, empty
+from tests.parallel.ranks import run_ranks
 from tests.parallel.test_jobs import write
 
 RANKS = (2, 3, 4)
