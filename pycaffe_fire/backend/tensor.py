@@ -211,6 +211,12 @@ class Tensor:
             return sys.getrefcount(self._plain) > _UNHELD
         return self._window is not None and sys.getrefcount(self._window) > _UNHELD
 
+    def drop_copy(self) -> None:
+        """Keep the value in its own layout alone, where nobody holds a plain array of it."""
+        self.sync()
+        if self.fresh == BOTH and not self.held:
+            self.fresh, self._plain = NATIVE, None
+
     def release(self) -> None:
         """Give back all memory; the value is lost."""
         self.bind(None)

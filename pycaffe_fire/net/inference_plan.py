@@ -193,6 +193,8 @@ class InferencePlan:
             self._unbind()
             net.plan_stale()
             self._lay_down(net)
+        for tensor in self._changed:
+            tensor.drop_copy()
         if self._steps is None or not self._kept <= self._safe:
             self._make_steps(net)
         for tensor in self._changed:
