@@ -105,6 +105,17 @@ def test_layers_are_fused_and_share_memory(pair: Any) -> None:
     assert len(plan._steps) < len(net.layers) - 9
     alone = sum(blob.count for blob in net.blobs.values())
     assert plan._arena.size < alone / 2
+    if net.backend.name == "onednn":
+        first = {net.layers[step.layers[0]].name: step.layers for step in plan._steps
+                 if hasattr(step, "op")}  # fmt: skip
+        names = [net.layers[i].name for i in first["right"]]
+        assert names == ["right", "right_bn", "right_scale", "sum", "sum_relu"]
+
+
+def test_weights_lie_in_memory_once(pair: Any) -> None:
+    net = pair[0]
+    net.forward(data=images())
+    assert all(blob.value._plain is None for blobs in net.params.values() for blob in blobs)
 
 
 @pytest.mark.parametrize("name", ["conv1", "pool", "left", "left_bn", "depth", "rectified",
