@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +40,19 @@ class Hooks:
         return any(vars(self).values())
 
 
+@contextmanager
+def _garbage_kept() -> Iterator[None]:
+    """Meanwhile no garbage is looked for: to look through all parts of a net again and again, while
+    it is built, takes as long as to build it."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 class Net(Wiring):
     """A net built from a NetParameter, ready to run; `source` is the file it came from, if any.
 
@@ -55,7 +69,8 @@ class Net(Wiring):
         source: str = "",
     ) -> None:
         backend.activate()
-        super().__init__(param, backend, context, lender, source)
+        with _garbage_kept():
+            super().__init__(param, backend, context, lender, source)
         tell_engines(self.param, backend)
         host_view = self.backend.host_view
         self.blobs = ByName(

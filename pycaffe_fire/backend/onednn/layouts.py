@@ -58,10 +58,15 @@ class Descriptor(Layout):
     def contiguous(cls, library: Library, shape: Sequence[int]) -> Descriptor:
         """The plain layout; what oneDNN cannot name (no axes, too many, none left) is flat."""
         logical = tuple(shape)
+        known: Descriptor | None = library.plain.get(logical)
+        if known is not None:
+            return known
         if not 1 <= len(logical) <= len(PLAIN_TAGS) or 0 in logical:
             logical = (max(prod(logical), 1),)
         arguments = (len(logical), dims(logical), F32, PLAIN_TAGS[len(logical)])
-        return cls(library, shape, library.new("memory_desc_create_with_tag", *arguments))
+        made = cls(library, shape, library.new("memory_desc_create_with_tag", *arguments))
+        library.plain[tuple(shape)] = made
+        return made
 
     @classmethod
     def strided(cls, library: Library, shape: Sequence[int], strides: Sequence[int]) -> Descriptor:

@@ -12,7 +12,9 @@ import logging
 import os
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ...errors import BackendError
 
@@ -154,6 +156,8 @@ class Library:
         self._lib.dnnl_memory_desc_equal.restype = _int
         self.execute = self._lib.dnnl_primitive_execute
         self.execute.argtypes, self.execute.restype = [_void, _void, _int, _void], _int
+        # Layouts in use, by shape: layers of a net have few shapes.
+        self.plain: WeakValueDictionary[tuple[int, ...], Any] = WeakValueDictionary()
         self.references: list[str] = []  # ops that run on reference kernels, as they were planned
         self._omp = self._openmp()
         self.engine = self.new("engine_create", 1, 0)
@@ -259,7 +263,8 @@ class Library:
         }
 
 
-def consists_of(implementation: str, words: Sequence[str]) -> bool:
+@cache
+def consists_of(implementation: str, words: tuple[str, ...]) -> bool:
     """Is one of the parts of an implementation's name (conv:any+ref:any) one of these words?"""
     return any(part in words for part in re.split(r"[:+]", implementation))
 
