@@ -1,4 +1,4 @@
-"""What six ranks do for test_communicators.py; without pytest, which would start six times."""
+"""What five ranks do for test_communicators.py; without pytest, which would start five times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pycaffe_fire.parallel import job
 from pycaffe_fire.parallel.communicators import COMMUNICATORS
 from pycaffe_fire.parallel.tree import Node, PartialSums
 
-RANKS = (1, 2, 3, 4, 5, 6)  # tools/netlab/sums.py tries more
+RANKS = (1, 2, 3, 4, 5)  # tools/netlab/sums.py tries more
 LEAVES = 8
 SIZES = (1, 3, 1024, 100_003)  # one element, fewer than ranks, even pieces, uneven pieces
 WIRES = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}  # relative rounding
@@ -36,10 +36,10 @@ class Case(NamedTuple):
 
 NARROW = sorted(set(WIRES) - {"float32"})
 CASES = [Case(*c) for c in itertools.product(COMMUNICATORS, RANKS, ["float32"], SIZES)]
-CASES += [Case(*c) for c in itertools.product(COMMUNICATORS, (1, 2, 3, 6), NARROW, SIZES)]
+CASES += [Case(*c) for c in itertools.product(COMMUNICATORS, (2, 5), NARROW, SIZES[1::2])]
 CASES += [
     Case(name, ranks, "float32", 1024, leaves)
-    for name, ranks, leaves in itertools.product(COMMUNICATORS, RANKS, (11, 12, 24))
+    for name, ranks, leaves in itertools.product(COMMUNICATORS, (3, 5), (11, 12, 24))
 ]
 
 
@@ -121,7 +121,7 @@ def run_all_cases() -> None:
         else:
             results.append({})
     for name in COMMUNICATORS:
-        right = all([run_many(name, comms[p]) for p in (4, 5, 6) if world.rank < p])
+        right = all([run_many(name, comms[p]) for p in (4, 5) if world.rank < p])
         many[name] = all(world.allgather(right))
     lent = [run_lent(comms[p], n) for p in (2, 4) for n in LENT if world.rank < p]
     lent = [row for rows in world.allgather(lent) for row in rows]
