@@ -11,7 +11,7 @@ may change at any time, are run by the layers themselves.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -106,7 +106,7 @@ class InferencePlan:
         }
         for tensor in {blob.value for blob in blobs} | self._weights:
             tensor.guard = self._guard
-        self._layouts = [(b.value, b.value.layout) for bottom in net.bottoms for b in bottom]
+        self._layouts = {b.value: b.value.layout for bottom in net.bottoms for b in bottom}
         self._steps: list[PlainStep | FusedStep] | None = None
 
     def _make_steps(self, net: Net) -> None:
@@ -126,7 +126,8 @@ class InferencePlan:
             followers = [f for f in net.groups.get(i, ()) if f not in done]
             done.update(followers)
             plain.append(PlainStep(i, layer, net.bottoms[i], net.tops[i], bool(followers)))
-        self._steps = sorted([*plain, *fused], key=lambda step: step.index)
+        # Data comes first: what follows can then be computed again.
+        self._steps = sorted([*plain, *fused], key=lambda step: (bool(step.bottom), step.index))
         # A layer that works in place by itself may exchange the blob's memory for its own.
         for step in plain:
             self._safe |= {a.value for a in step.bottom if any(a is b for b in step.top)}
@@ -181,6 +182,9 @@ class InferencePlan:
             self._inputs.clear()
             self._lost, loss = True, 0.0
             for step in self._steps:
+                if self._moved(blob.value for blob in step.bottom):
+                    loss = self._by_layers(net)
+                    break
                 step.run()
                 loss += net.loss_of(step.index)
         for tensor in self._sources:
@@ -188,8 +192,21 @@ class InferencePlan:
                 self._remember(tensor)
         return loss
 
+    def _moved(self, tensors: Iterable[Tensor]) -> bool:
+        """Has one of them another shape or layout than it had when layers were planned?"""
+        return any(tensor.layout is not self._layouts[tensor] for tensor in tensors)
+
+    def _by_layers(self, net: Net) -> float:
+        """A pass in which a layer has given its top another shape, as the sizes of images go: those
+        after it must be planned again."""
+        self._unbind()
+        loss = net.compute_again()
+        self._lost = False
+        self._lay_down(net)
+        return loss
+
     def _prepare(self, net: Net) -> None:
-        if any(tensor.layout is not layout for tensor, layout in self._layouts):
+        if self._moved(self._layouts):
             self._unbind()
             net.plan_stale()
             self._lay_down(net)
@@ -225,7 +242,7 @@ class InferencePlan:
         with self._working():
             yield
         net = self._net()
-        if net is not None and any(t.layout is not layout for t, layout in self._layouts):
+        if net is not None and self._moved(self._layouts):
             self.forget()
             self._unbind()
             self._lay_down(net)

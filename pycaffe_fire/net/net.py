@@ -168,13 +168,16 @@ class Net(Wiring):
             loss += weight * self.backend.total(blob.data)
         return loss
 
-    def compute_again(self) -> None:
-        """Run all layers but those that bring data, on the data of the last pass."""
+    def compute_again(self) -> float:
+        """Run all layers but those that bring data, on the data of the last pass; returns the
+        weighted sum of their losses."""
+        loss = 0.0
         for i in range(len(self.layers)):
             if self.bottoms[i]:
                 if self.layers[i].stale(self.bottoms[i]):
                     self._plan(i)
-                self._run_layer(i, 0, len(self.layers) - 1)
+                loss += self._run_layer(i, 0, len(self.layers) - 1)
+        return loss
 
     def plan_stale(self) -> None:
         """Plan the layers again whose bottoms have another shape or layout than they had."""

@@ -235,6 +235,32 @@ def test_other_shapes(pair: Any) -> None:
             close(*(net.blobs[name].data for net in nets))
 
 
+FILTERED = NET.replace('bottom: "pool" top: "left"', 'bottom: "chosen" top: "left"').replace(
+    'bottom: "pool" top: "depth"', 'bottom: "chosen" top: "depth"'
+).replace('bottom: "sum2" bottom: "pool"', 'bottom: "sum2" bottom: "chosen"').replace(
+    'layer { name: "left" ',
+    """layer { name: "which" type: "Input" top: "which" input_param { shape { dim: 4 } } }
+layer { name: "filter" type: "Filter" bottom: "pool" bottom: "which" top: "chosen" }
+layer { name: "left" """,
+).replace("dim: 2 dim: 3", "dim: 4 dim: 3")  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["onednn", "numpy"])
+def test_a_layer_may_change_shapes_within_a_pass(kind: str) -> None:
+    """What comes after it is planned again, and counts for the next pass."""
+    planned, plain = make(kind, FILTERED), make(kind, FILTERED)
+    plain.stop_inference()
+    assert planned.inference is not None
+    for seed, which in enumerate(([1, 0, 0, 0], [1, 1, 1, 1], [1, 1, 1, 1], [0, 1, 1, 0])):
+        for net in (planned, plain):
+            net.blobs["data"].data[...] = images(seed, 4)
+            net.blobs["which"].data[...] = which
+            net.forward()
+        assert len(planned.blobs["prob"].data) == sum(which)
+        close(planned.blobs["prob"].data, plain.blobs["prob"].data)
+        close(planned.blobs["left_bn"].data, plain.blobs["left_bn"].data)
+
+
 def test_hooks_see_every_layer(pair: Any) -> None:
     forward(pair, images(1))
     seen: list[list[Any]] = [[], []]
