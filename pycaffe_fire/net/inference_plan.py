@@ -182,7 +182,9 @@ class InferencePlan:
             self._inputs.clear()
             self._lost, loss = True, 0.0
             for step in self._steps:
-                if self._moved(blob.value for blob in step.bottom):
+                if not step.bottom:
+                    net.plan_if_stale(step.index)
+                elif self._moved(blob.value for blob in step.bottom):
                     loss = self._by_layers(net)
                     break
                 step.run()
@@ -208,7 +210,8 @@ class InferencePlan:
     def _prepare(self, net: Net) -> None:
         if self._moved(self._layouts):
             self._unbind()
-            net.plan_stale()
+            for index in range(len(net.layers)):
+                net.plan_if_stale(index)
             self._lay_down(net)
         for tensor in self._changed:
             tensor.drop_copy()

@@ -137,8 +137,7 @@ class Net(Wiring):
     def _run_layers(self, start: int, last: int) -> float:
         loss = 0.0
         for i in range(start, last + 1):
-            if self.layers[i].stale(self.bottoms[i]):
-                self._plan(i)
+            self.plan_if_stale(i)
             for hook in self.hooks.before_forward:
                 hook(i)
             loss += self._run_layer(i, start, last)
@@ -174,16 +173,14 @@ class Net(Wiring):
         loss = 0.0
         for i in range(len(self.layers)):
             if self.bottoms[i]:
-                if self.layers[i].stale(self.bottoms[i]):
-                    self._plan(i)
+                self.plan_if_stale(i)
                 loss += self._run_layer(i, 0, len(self.layers) - 1)
         return loss
 
-    def plan_stale(self) -> None:
-        """Plan the layers again whose bottoms have another shape or layout than they had."""
-        for i in range(len(self.layers)):
-            if self.layers[i].stale(self.bottoms[i]):
-                self._plan(i)
+    def plan_if_stale(self, index: int) -> None:
+        """Plan a layer again whose bottoms have another shape or layout than they had."""
+        if self.layers[index].stale(self.bottoms[index]):
+            self._plan(index)
 
     def run_backward(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -27,8 +28,15 @@ def _no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled.numba, "njit", lambda cache=False, **options: njit(**options))
 
 
+@pytest.fixture
+def _interruptible() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @needs_numba
-@pytest.mark.usefixtures("_no_cache")
+@pytest.mark.usefixtures("_no_cache", "_interruptible")
 def test_an_interrupt_ends_the_wait_and_not_the_compiler() -> None:
     """What a handler raises in the compiler may be lost, or leave a kernel half-made."""
     interrupted = threading.Event()

@@ -111,6 +111,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture
 def page(driver: Any, server: Server) -> Iterator[Page]:
     driver.get("about:blank")
+    driver.get_log("browser")  # of other tests' servers, which end while a page is open
     driver.get(server.address)
     yield Page(driver, server)
     complaints = [e["message"] for e in driver.get_log("browser") if e["level"] == "SEVERE"]
