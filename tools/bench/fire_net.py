@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from timing import (
     BenchError,
-    Repeater,
+    Contender,
     Stopwatch,
     forget_peak_memory,
-    peak_memory,
     serve,
     wait_for_quiet,
 )
@@ -29,7 +28,7 @@ PHASES = ("forward", "backward")
 SEED = 1  # every process fills the same weights
 
 
-class FireNet:
+class FireNet(Contender):
     """The commands that train.py gives."""
 
     def build(self, net: str, threads: int, sgd: dict[str, Any], leaves: int = 1) -> dict[str, Any]:
@@ -50,7 +49,6 @@ class FireNet:
             for leaf_net in self.solver.leaves.nets:
                 leaf_net.blobs[name].data[...] = self._values(name, classes.get(name))
         self._split_steps()
-        self._repeater = Repeater(self.step)
         forget_peak_memory()
         return {
             "backend": self.solver.backend.describe(),
@@ -87,15 +85,6 @@ class FireNet:
         self._watch = watch
         self.solver.step(1)
         watch.lap("update")
-
-    def warm(self) -> None:
-        self._repeater.warm()
-
-    def sample(self) -> dict[str, Any]:
-        return self._repeater.sample()
-
-    def memory(self) -> int:
-        return peak_memory()
 
     def reference(self, folder: str) -> dict[str, Any]:
         """Weights and inputs into files, with the loss and the gradients that belong to them."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from timing import BenchError, Repeater, Stopwatch, peak_memory, serve
+from timing import BenchError, Contender, Stopwatch, serve
 
 Array = Any  # of float32
 
@@ -133,7 +133,7 @@ RUNTIMES: dict[str, type[Runtime]] = {
 }
 
 
-class Contender:
+class Inference(Contender):
     """The commands that infer.py gives."""
 
     def first(self, runtime: str, folder: str, threads: int) -> dict[str, Any]:
@@ -147,25 +147,15 @@ class Contender:
         scores = np.array(self._run(self._values))
         output = place / f"{runtime}.npy"
         np.save(output, scores)
-        self._repeater = Repeater(self._step)
         return {"version": self._run.version, "output": str(output)}
 
-    def _step(self, watch: Stopwatch) -> None:
+    def step(self, watch: Stopwatch) -> None:
         self._run(self._values)
         watch.lap("forward")
 
-    def warm(self) -> None:
-        self._repeater.warm()
-
-    def sample(self) -> dict[str, Any]:
-        return self._repeater.sample()
-
-    def memory(self) -> int:
-        return peak_memory()
-
 
 if __name__ == "__main__":
-    contender = Contender()
+    contender = Inference()
     serve(
         {
             "first": contender.first, "warm": contender.warm, "sample": contender.sample,

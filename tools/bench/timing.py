@@ -13,8 +13,10 @@ import statistics
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 SAMPLE_SECONDS = 0.4  # /proc/stat counts in hundredths, so shorter samples cannot be judged
@@ -228,6 +230,27 @@ def interleave(
 
 
 # Contenders, seen from inside.
+
+
+class Contender(ABC):
+    """What every contender answers; a subclass says what a step is, and can take one when `warm`
+    is called."""
+
+    @abstractmethod
+    def step(self, watch: Stopwatch) -> None: ...
+
+    @cached_property
+    def _repeater(self) -> Repeater:
+        return Repeater(self.step)
+
+    def warm(self) -> None:
+        self._repeater.warm()
+
+    def sample(self) -> dict[str, Any]:
+        return self._repeater.sample()
+
+    def memory(self) -> int:
+        return peak_memory()
 
 
 def serve(commands: Mapping[str, Callable[..., Any]], expected: type[Exception]) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from timing import Repeater, Stopwatch, forget_peak_memory, peak_memory, serve
+from timing import Contender, Stopwatch, forget_peak_memory, serve
 from torch import Tensor
 
 
-class TorchNet:
+class TorchNet(Contender):
     """The commands that train.py gives."""
 
     def build(
@@ -40,7 +40,6 @@ class TorchNet:
             momentum=sgd["momentum"],
             fused=channels_last or None,
         )
-        self._repeater = Repeater(self.step)
         loss, gradients = self._check()
         self._dropout = True  # compiled again, with it
         forget_peak_memory()
@@ -119,15 +118,6 @@ class TorchNet:
         watch.lap("backward")
         self._sgd.step()
         watch.lap("update")
-
-    def warm(self) -> None:
-        self._repeater.warm()
-
-    def sample(self) -> dict[str, Any]:
-        return self._repeater.sample()
-
-    def memory(self) -> int:
-        return peak_memory()
 
 
 def _with_ends(steps: list[dict[str, Any]]) -> list[tuple[dict[str, Any], list[str]]]:

@@ -163,11 +163,11 @@ def arithmetic(target: Target, node: Node) -> None:
         return
     shapes = [target.shape(name) for name in node.inputs]
     blobs = [target.blob(name) for name in node.inputs]
+    if node.op == "Div":
+        blobs[1] = target.power(node, blobs[1], -1, 1, 0)
     if len(set(shapes)) > 1:
         _broadcast(target, node, blobs, shapes)
         return
-    if node.op == "Div":
-        blobs[1] = target.power(node, blobs[1], -1, 1, 0)
     layer = target.layer("Eltwise", node.name, blobs, [node.outputs[0]])
     kinds = {"Mul": "PROD", "Div": "PROD", "Max": "MAX"}
     layer.eltwise_param.operation = _operation(kinds.get(node.op, "SUM"))
@@ -181,12 +181,10 @@ def _operation(name: str) -> int:
 
 
 def _broadcast(target: Target, node: Node, blobs: list[str], shapes: list[Any]) -> None:
-    """One operand is repeated along axes of which it has one element."""
+    """One operand is repeated along axes of which it has one element; a divisor is a factor now."""
     if len(blobs) != 2 or node.op not in ("Add", "Sub", "Mul", "Div"):
         raise CannotError(f"operands of shapes {[list(s) for s in shapes]}")
-    if node.op == "Div":
-        blobs[1] = target.power(node, blobs[1], -1, 1, 0)
-    elif node.op == "Sub":
+    if node.op == "Sub":
         blobs[1] = target.power(node, blobs[1], 1, -1, 0)
     small = 0 if np.prod(shapes[0]) < np.prod(shapes[1]) else 1
     factor, whole = shapes[small], shapes[1 - small]

@@ -192,6 +192,15 @@ def _repeated(target: Target, node: Node, channels: int, height: int, width: int
     param.stride_h, param.stride_w = height, width
 
 
+def _ended(target: Target, node: Node, blob: str, fits: bool) -> None:
+    """Let a step's top be the node's output, reshaped unless it fits."""
+    if fits:
+        target.name(node, blob)
+        return
+    dims = target.onto("Reshape", node, blob).reshape_param.shape.dim
+    dims.extend([0, *target.shape(node.outputs[0])[1:]])
+
+
 @reads("ReduceMean", "ReduceSum")
 def reduce(target: Target, node: Node) -> None:
     shape = target.shape(node.inputs[0])
@@ -214,10 +223,7 @@ def reduce(target: Target, node: Node) -> None:
     top, layer = target.step("Reduction", node, [blob])
     layer.reduction_param.axis = axes[0]
     layer.reduction_param.operation = 4 if node.op == "ReduceMean" else 1
-    if kept:
-        target.onto("Reshape", node, top).reshape_param.shape.dim.extend([0, *out[1:]])
-    else:
-        target.name(node, top)
+    _ended(target, node, top, fits=not kept)
 
 
 def _reduced_channels(target: Target, node: Node, blob: str, channels: int) -> None:
@@ -227,11 +233,7 @@ def _reduced_channels(target: Target, node: Node, blob: str, channels: int) -> N
     param = layer.convolution_param
     param.num_output, param.bias_term = 1, False
     param.kernel_size.append(1)
-    out = target.shape(node.outputs[0])
-    if len(out) == 4:
-        target.name(node, top)
-    else:
-        target.onto("Reshape", node, top).reshape_param.shape.dim.extend([0, *out[1:]])
+    _ended(target, node, top, fits=len(target.shape(node.outputs[0])) == 4)
 
 
 @reads("ArgMax")
@@ -241,8 +243,4 @@ def argmax(target: Target, node: Node) -> None:
     axis = node.get("axis", 0) % len(shape)
     top, layer = target.step("ArgMax", node, [target.blob(node.inputs[0])])
     layer.argmax_param.axis = axis
-    if node.get("keepdims", 1):
-        target.name(node, top)
-        return
-    out = target.shape(node.outputs[0])
-    target.onto("Reshape", node, top).reshape_param.shape.dim.extend([0, *out[1:]])
+    _ended(target, node, top, fits=bool(node.get("keepdims", 1)))
