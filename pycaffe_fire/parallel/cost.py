@@ -1,6 +1,7 @@
 """The cost model: the time of an iteration on many ranks, from a rank's profile and the network's.
 
-One gradient of S bytes, a network of latency a and bandwidth B (B' with both directions busy):
+One gradient of S bytes, a network of latency a and bandwidth B (B' with both directions busy; of
+the last bucket, which no others hide, the bandwidth of messages that wait for each other):
 
   server    2 (p-1) (a + S/B)                    everything through the server's link, in and out
   tree      2 ceil(log2 p) (a + S/B)             reduced upwards, broadcast downwards
@@ -40,6 +41,7 @@ class Network:
     latency: float
     bandwidth: float
     both_ways: float = 0.0  # bandwidth while the other direction is busy, too; 0: the same
+    in_steps: float = 0.0  # the same where each message waits for the last one; 0: as both_ways
     per_message: float = 0.0  # seconds of a host's time for each message, whatever its size
     per_host: int = 1  # ranks on one host, which share its link
     inner: Network | None = None  # between those; None: as fast as between hosts
@@ -48,9 +50,11 @@ class Network:
     def duplex(self) -> float:
         return self.both_ways or self.bandwidth
 
-    def seconds(self, level: Level) -> float:
-        """Of one byte's way through this level of the network."""
-        return level.volume / (self.duplex if level.duplex else self.bandwidth)
+    def seconds(self, level: Level, alone: bool) -> float:
+        """Of one byte's way through this level of the network, others under way or not."""
+        if not level.duplex:
+            return level.volume / self.bandwidth
+        return level.volume / (self.in_steps or self.duplex if alone else self.duplex)
 
 
 def _gigabits(name: str, microseconds: float, gigabits: float) -> Network:
@@ -216,17 +220,18 @@ def iteration(
 def _finish(profile: Profile, network: Network, cost: Traffic, backward: float) -> float:
     """When the last bucket is summed, counted from the beginning of backward."""
     inner = network.inner or network
-    per_byte = profile.wire_share * (network.seconds(cost.outer) + inner.seconds(cost.inner))
-    per_byte += cost.sums / profile.sum_rate
     each = cost.outer.messages * network.per_message + cost.inner.messages * inner.per_message
     waiting = cost.outer.steps * network.latency + cost.inner.steps * inner.latency
+
+    def seconds(bucket: Slice, alone: bool) -> float:
+        on_wire = network.seconds(cost.outer, alone) + inner.seconds(cost.inner, alone)
+        return bucket.bytes * (profile.wire_share * on_wire + cost.sums / profile.sum_rate) + each
+
     free = end = 0.0
     for bucket in profile.buckets():
         start = max(free, bucket.ready * backward)
-        free = start + bucket.bytes * per_byte + each
-        end = free + waiting
-        if not cost.pipelined:
-            free = end
+        end = start + seconds(bucket, alone=True) + waiting
+        free = start + seconds(bucket, alone=False) if cost.pipelined else end
     return end
 
 

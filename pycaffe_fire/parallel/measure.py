@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,12 +18,14 @@ from ..layers import Context, layer_class
 from ..layers.dummy_data import DummyData
 from ..net import Net
 from ..schema.proto import NetParameter
+from . import waiting
 from .buckets import BUCKET, make_buckets
 from .cost import Network, Profile, Slice
 
 PASSES = 5  # the shortest counts
 PINGS = 200
 STREAMS, STREAM_SECONDS = 3, 0.5  # how often and how long to keep a link busy
+EXCHANGES = 7  # the median counts
 NAP = 5e-5  # seconds between looks at a message
 QUICK_PINGS, QUICK_STREAMS, QUICK_BUCKETS = 20, 2, 4
 WINDOW = 6  # messages under way, so that the link does not wait for the next one
@@ -135,7 +138,7 @@ def measure_sums(backend: Backend | None = None) -> float:
 
 
 def measure_network(comm: Any, per_host: int = 1) -> Network:
-    """Latency and bandwidth of one pair of ranks, and bandwidth while all pairs talk both ways.
+    """Latency and bandwidth of one pair of ranks, and bandwidth while all ranks talk both ways.
 
     With `per_host` ranks (a power of two) on each host, in blocks: between hosts, whose ranks then
     share a link, and within them.
@@ -145,18 +148,21 @@ def measure_network(comm: Any, per_host: int = 1) -> Network:
             f"{comm.Get_size()} ranks, {per_host} on each host: measuring needs two hosts, with a "
             f"power of two of ranks each"
         )
-    network = replace(_measure_pairs(comm, per_host), per_host=per_host)
-    return network if per_host == 1 else replace(network, inner=_measure_pairs(comm, 1))
+    network = replace(_measure_pairs(comm, per_host, comm.Get_size()), per_host=per_host)
+    return network if per_host == 1 else replace(network, inner=_measure_pairs(comm, 1, per_host))
 
 
-def _measure_pairs(comm: Any, distance: int) -> Network:
-    """Between ranks so far apart; as many pairs share a link."""
-    rank, peer = comm.Get_rank(), comm.Get_rank() ^ distance
-    first, paired = rank in (0, distance), peer < comm.Get_size()
+def _measure_pairs(comm: Any, nearest: int, farthest: int) -> Network:
+    """Between ranks at least so far apart and not so far; `nearest` pairs share a link."""
+    rank, peer = comm.Get_rank(), comm.Get_rank() ^ nearest
+    first = rank in (0, nearest)
     latency = _slowest(comm, _ping(comm, peer) if first else 0.0)
     one_way = _bandwidth(comm, peer, first, both_ways=False)
-    both_ways = distance * _bandwidth(comm, peer, paired, both_ways=True)
-    return Network("measured", latency, one_way, min(one_way, both_ways))
+    paired = peer < comm.Get_size()
+    both_ways = min(one_way, nearest * _bandwidth(comm, peer, paired, both_ways=True))
+    distances = [nearest << i for i in range(farthest.bit_length()) if nearest << i < farthest]
+    in_steps = min(both_ways, nearest * _bandwidth_in_steps(comm, distances))
+    return Network("measured", latency, one_way, both_ways, in_steps)
 
 
 def quick_link(comm: Any, first: int, second: int) -> tuple[float, float]:
@@ -235,4 +241,27 @@ def _stream(comm: Any, peer: int, count: int, both_ways: bool) -> float:
             _doze_until_done(requests.pop(0), NAP)
     for request in requests:
         _doze_until_done(request, NAP)
+    return time.perf_counter() - began
+
+
+def _bandwidth_in_steps(comm: Any, distances: Sequence[int]) -> float:
+    """Bytes per second each way while all ranks exchange with one partner after the other, as in
+    a sum that is alone: who is late makes its partners late, which no stream of one pair shows."""
+    rounds: list[float] = []
+    while len(rounds) < EXCHANGES or sum(rounds) < STREAM_SECONDS:
+        _wait_for_all(comm)
+        rounds.append(_slowest(comm, _exchange(comm, distances)))
+    elements = sum(BUCKET >> i for i in range(1, len(distances) + 1))
+    return 4.0 * elements / statistics.median(rounds)
+
+
+def _exchange(comm: Any, distances: Sequence[int]) -> float:
+    """Seconds to exchange half of a bucket, then a quarter, and so on, at these distances."""
+    outgoing, incoming = np.zeros((2, BUCKET // 2), np.float32)
+    began = time.perf_counter()
+    for i, distance in enumerate(distances):
+        peer, part = comm.Get_rank() ^ distance, slice(BUCKET >> (i + 1))
+        if peer < comm.Get_size():
+            for request in (comm.Irecv(incoming[part], peer), comm.Isend(outgoing[part], peer)):
+                _doze_until_done(request, waiting.LONGEST_NAP)
     return time.perf_counter() - began

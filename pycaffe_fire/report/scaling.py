@@ -53,11 +53,12 @@ def assumption_lines(profile: Profile, network: Network, sources: Sources) -> li
 
 
 def describe_network(network: Network) -> str:
-    both = f", {_gigabits(network.both_ways)} both ways at once" if network.both_ways else ""
-    return (
-        f"network {network.name}: {1e6 * network.latency:.3g} us, "
-        f"{_gigabits(network.bandwidth)}{both}"
-    )
+    rates = [_gigabits(network.bandwidth)]
+    if network.both_ways:
+        rates.append(f"{_gigabits(network.both_ways)} both ways at once")
+    if network.in_steps:
+        rates.append(f"{_gigabits(network.in_steps)} step by step")
+    return f"network {network.name}: {1e6 * network.latency:.3g} us, {', '.join(rates)}"
 
 
 def _gigabits(bandwidth: float) -> str:

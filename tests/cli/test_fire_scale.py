@@ -163,7 +163,7 @@ def test_the_network_between_ranks_is_measured(folder: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("network measured: ") == 1
-    assert "both ways at once" in done.stdout
+    assert "both ways at once" in done.stdout and "step by step" in done.stdout
 
 
 def test_plot(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

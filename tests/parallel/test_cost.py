@@ -135,6 +135,31 @@ def test_a_link_busy_both_ways_may_be_slower() -> None:
     assert iteration(ADDS_FREE, link, "tree", 2, 1, overlap=False).exposed == pytest.approx(2)
 
 
+def test_a_sum_that_is_alone_waits_at_every_step() -> None:
+    link = Network("late partners", 0.0, 1e8, in_steps=5e7)
+    for algorithm, factor in (("ring", 2), ("halving", 2), ("tree", 1)):
+        lone, plain = (
+            iteration(_in_buckets(1), network, algorithm, 2, 1, overlap=False).exposed
+            for network in (link, WIRE)
+        )
+        assert lone == pytest.approx(factor * plain)
+
+
+def test_sums_under_way_hide_the_waits_of_all_but_the_last() -> None:
+    link = Network("late partners", 0.0, 1e8, in_steps=5e7)
+    lone, many = (
+        iteration(_in_buckets(count), link, "ring", 2, 1, overlap=False).exposed
+        for count in (1, 10)
+    )
+    assert lone == pytest.approx(2.0)
+    assert many == pytest.approx(1.1)
+
+
+def _in_buckets(count: int) -> Profile:
+    slices = tuple(Slice(1e8 / count, (i + 1) / count) for i in range(count))
+    return Profile("net", 1e8, 0.03, slices=slices, sum_rate=math.inf)
+
+
 def test_scaling_of_a_global_batch_ends_where_samples_do() -> None:
     points = scaling(ADDS_FREE, NETWORKS["10gbe"], "halving", 16, [1, 2, 4, 8, 16, 32])
     assert [point.nodes for point in points] == [1, 2, 4, 8, 16]

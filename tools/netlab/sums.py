@@ -16,6 +16,7 @@ import hashlib
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +95,7 @@ def _measured(comm: Any) -> Network | None:
     between = measure_network(across)
     if comm.rank:
         return None
-    return Network(
-        "measured", between.latency, between.bandwidth, between.both_ways,
-        between.per_message, near, inner,
-    )  # fmt: skip
+    return replace(between, per_host=near, inner=inner)
 
 
 # The table.
