@@ -1,7 +1,7 @@
-"""Where compiled kernels are kept: the user's cache folder, under a name made of their source.
+"""Where compiled kernels are kept: the user's cache folder, under names made of what they are.
 
 So an uninstall leaves nothing beside the package, a read-only installation has a cache, and an
-upgrade that changes no kernel compiles nothing.
+upgrade compiles only the kernels that it changes.
 """
 
 from __future__ import annotations
@@ -9,14 +9,12 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
-PACKAGE = Path(__file__).resolve().parents[1]
-# Kernels everywhere in the package are made of these.
-SHARED = ("backend/compiled.py", "backend/random.py", "backend/kernels/*.py")
+PACKAGE = __name__.partition(".")[0]
 
 
 def cache_folder() -> Path:
@@ -30,43 +28,84 @@ def cache_folder() -> Path:
     return Path(base).expanduser() / "pycaffe_fire"
 
 
-@cache
-def digest(file: Path) -> str:
-    """Of all source that kernels in `file` may be compiled from."""
-    files = {file, *(path for pattern in SHARED for path in PACKAGE.glob(pattern))}
+def fingerprint(*things: Any) -> str:
+    """Of functions, their code, and all functions and constants of this package that it names."""
     found = hashlib.sha256()
-    for path in sorted(files):
-        found.update(path.name.encode() + b"\0" + path.read_bytes())
-    return found.hexdigest()[:16]
+    seen: set[int] = set()
+    waiting = list(reversed(things))
+    while waiting:
+        thing = waiting.pop()
+        if id(thing) in seen:
+            continue
+        text, parts = _describe(thing)
+        if not isinstance(thing, (int, float, str, bytes)):
+            seen.add(id(thing))
+        found.update(f"{type(thing).__name__} {text}\0".encode())
+        waiting += reversed(list(parts))
+    return found.hexdigest()[:24]
+
+
+def _describe(thing: Any) -> tuple[str, Iterable[Any]]:
+    """A thing's own text, and what it is made of."""
+    if hasattr(thing, "made_of"):
+        return "", thing.made_of()
+    if isinstance(thing, FunctionType):
+        return "", _function(thing)
+    if isinstance(thing, CodeType):
+        return f"{thing.co_code.hex()} {thing.co_names}", thing.co_consts
+    if isinstance(thing, type) and thing.__module__.startswith(PACKAGE):
+        return thing.__qualname__, [v for v in vars(thing).values() if isinstance(v, FunctionType)]
+    if isinstance(thing, dict):
+        return "", [part for pair in sorted(thing.items()) for part in pair]
+    if isinstance(thing, (set, frozenset)):
+        return "", sorted(thing)
+    if isinstance(thing, (list, tuple)):
+        return str(len(thing)), thing
+    if hasattr(thing, "__name__"):  # a module, a built-in function, another library's class
+        return f"{getattr(thing, '__module__', '')}.{thing.__name__}", ()
+    return repr(thing), ()
+
+
+def _function(function: FunctionType) -> Iterator[Any]:
+    yield function.__code__
+    yield function.__defaults__
+    for cell in function.__closure__ or ():
+        yield cell.cell_contents
+    for name in sorted(_names(function.__code__)):
+        if name in function.__globals__:
+            yield function.__globals__[name]
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = [_names(part) for part in code.co_consts if isinstance(part, CodeType)]
+    return set(code.co_names).union(*inner)
 
 
 def keep_kernels_in_cache_folder(numba: Any) -> None:
-    """Let numba keep what it compiles of this package there, unless NUMBA_CACHE_DIR is set."""
-    if numba.config.CACHE_DIR:
-        return
+    """Let numba keep what it compiles of this package there, or where NUMBA_CACHE_DIR says."""
     caching = numba.core.caching
 
     class UserCache(caching._CacheLocator):  # type: ignore[misc, name-defined]
-        """numba's interface: where the kernels of one file are, and what they depend on."""
+        """numba's interface: where a kernel is kept, and what it depends on."""
 
-        def __init__(self, function: Callable[..., Any], file: Path) -> None:
-            self._file, self._line = file, function.__code__.co_firstlineno
+        def __init__(self, digest: str) -> None:
+            self._digest = digest
 
         def get_cache_path(self) -> str:
-            return str(cache_folder() / "kernels" / f"{self._file.stem}-{digest(self._file)}")
+            return numba.config.CACHE_DIR or str(cache_folder() / "kernels")
 
         def get_source_stamp(self) -> str:
-            return digest(self._file)
+            return self._digest
 
         def get_disambiguator(self) -> str:
-            return str(self._line)
+            return self._digest
 
         @classmethod
         def from_function(cls, function: Callable[..., Any], file: str) -> UserCache | None:
-            path = Path(file).resolve()
-            if not path.is_relative_to(PACKAGE) or not path.exists():
-                return None
-            made = cls(function, path)
+            digest = getattr(function, "fingerprint", None)
+            if digest is None:
+                return None  # another package's
+            made = cls(digest)
             try:
                 made.ensure_cache_path()
             except OSError:

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import compiled
-from .compiled import exact_parallel_jit, inlined, jit, prange
+from .compiled import inlined, jit, part
+from .tasks import at, in_parallel
 
 _M0, _M1 = 0xD2511F53, 0xCD9E8D57
 _W0, _W1 = 0x9E3779B9, 0xBB67AE85
@@ -66,13 +67,15 @@ def philox(key: Any, step: Any, sample: Any, block: Any) -> Any:
     return c0 | (c1 << shift), c2 | (c3 << shift)
 
 
-@jit
-def philox_tile(key: Any, step: Any, sample: Any, first_block: Any, pairs: Any) -> None:
+@part
+def philox_tile(
+    key: Any, step: Any, sample: Any, first_block: Any, blocks: int, pairs: Any
+) -> None:
     """Consecutive blocks, from `first_block` on; pairs.view(np.uint32) are their words in order.
 
     A function of its own, because this loop must vectorise and then is seven times as fast.
     """
-    for j in range(pairs.size // 2):
+    for j in range(blocks):
         a, b = philox(key, step, sample, first_block + np.uint64(j))
         pairs[2 * j] = a
         pairs[2 * j + 1] = b
@@ -82,37 +85,20 @@ def philox_tile(key: Any, step: Any, sample: Any, first_block: Any, pairs: Any) 
 def _bits_loop(key: Any, step: Any, first: Any, out: Any) -> None:
     rows, n = out.shape
     pairs = np.empty(2 * TILE, np.uint64)
-    words = pairs.view(np.uint32)
+    words = at(pairs.view(np.uint32), 0)
     for i in range(rows):
-        line = out[i]
         for start in range(0, n, 4 * TILE):
-            count = min(4 * TILE, n - start)
-            block = np.uint64(start // 4)
-            philox_tile(key, step, first + np.uint64(i), block, pairs[: (count + 3) // 4 * 2])
+            count, line = min(4 * TILE, n - start), at(out, i * n + start)
+            sample, block = first + np.uint64(i), np.uint64(start // 4)
+            philox_tile(key, step, sample, block, (count + 3) // 4, pairs)
             for j in range(count):
-                line[start + j] = words[j]
-
-
-@jit
-def _uniform_loop(key: Any, step: Any, first: Any, out: Any) -> None:
-    rows, n = out.shape
-    unit = np.float32(2.0**-24)
-    pairs = np.empty(2 * TILE, np.uint64)
-    words = pairs.view(np.uint32)
-    for i in range(rows):
-        line = out[i]
-        for start in range(0, n, 4 * TILE):
-            count = min(4 * TILE, n - start)
-            block = np.uint64(start // 4)
-            philox_tile(key, step, first + np.uint64(i), block, pairs[: (count + 3) // 4 * 2])
-            for j in range(count):
-                line[start + j] = np.float32(words[j] >> np.uint32(8)) * unit
+                line[j] = words[j]
 
 
 def _bits_numpy(key: int, step: int, first: int, rows: int, n: int) -> NDArray[np.uint32]:
     blocks = np.arange((n + 3) // 4, dtype=np.uint64)[None, :]
     samples = np.arange(first, first + rows, dtype=np.uint64)[:, None]
-    pairs = (getattr(philox, "py_func", philox))(np.uint64(key), np.uint64(step), samples, blocks)
+    pairs = philox(np.uint64(key), np.uint64(step), samples, blocks)
     return np.stack(pairs, axis=-1).astype("<u8").view("<u4").reshape(rows, -1)[:, :n]
 
 
@@ -150,29 +136,28 @@ def _cos_sin(angle: Any) -> Any:
     return (-a, -b) if back else (a, b)
 
 
-@jit
-def _normal_tile(words: Any, out: Any) -> None:
-    """Words in pairs (for radius and angle) to normal numbers in pairs."""
-    for i in range(words.size // 2):
+@part
+def _normals(task: int, key: Any, step: Any, sample: Any, out: Any) -> None:
+    first, pairs = 4 * TILE * task, np.empty(2 * TILE, np.uint64)
+    count, numbers = min(4 * TILE, out.size - first), at(out, first)
+    philox_tile(key, step, sample, np.uint64(TILE * task), count // 4, pairs)
+    words = at(pairs.view(np.uint32), 0)
+    for i in range(count // 2):  # words in pairs, for radius and angle
         radius = np.sqrt(-2.0 * _log((np.float64(words[2 * i]) + 1.0) * 2.0**-32))
         cos, sin = _cos_sin(np.float64(words[2 * i + 1]) * _TURN)
-        out[2 * i] = radius * cos
-        out[2 * i + 1] = radius * sin
+        numbers[2 * i] = np.float32(radius * cos)
+        numbers[2 * i + 1] = np.float32(radius * sin)
 
 
-@exact_parallel_jit
+@jit
 def _normal_loop(key: Any, step: Any, sample: Any, out: Any) -> None:
     """`out` is a multiple of 4 long."""
-    for task in prange((out.size + 4 * TILE - 1) // (4 * TILE)):
-        part = out[task * 4 * TILE : (task + 1) * 4 * TILE]
-        pairs = np.empty(part.size // 2, np.uint64)
-        philox_tile(key, step, sample, np.uint64(task * TILE), pairs)
-        _normal_tile(pairs.view(np.uint32), part)
+    in_parallel((out.size + 4 * TILE - 1) // (4 * TILE), _normals, (key, step, sample, out))
 
 
 def bits_batch(key: int, step: int, first_sample: int, rows: int, n: int) -> NDArray[np.uint32]:
     """(rows, n) words; row i is sample first_sample + i."""
-    if compiled.numba is None:
+    if not compiled.available():
         return np.ascontiguousarray(_bits_numpy(key, step, first_sample, rows, n))
     out = np.empty((rows, n), np.uint32)
     _bits_loop(np.uint64(key), np.uint64(step), np.uint64(first_sample), out)
@@ -186,11 +171,8 @@ def uniform_batch(
     rows = out.reshape(num_samples, n)
     if not np.shares_memory(rows, out):
         raise ValueError("uniform_batch needs an output that can be seen as (num_samples, n)")
-    if compiled.numba is None:
-        words = _bits_numpy(key, step, first_sample, num_samples, n)
-        np.multiply((words >> 8).astype(np.float32), _TO_UNIT, out=rows)
-    else:
-        _uniform_loop(np.uint64(key), np.uint64(step), np.uint64(first_sample), rows)
+    words = bits_batch(key, step, first_sample, num_samples, n)
+    np.multiply((words >> np.uint32(8)).astype(np.float32), _TO_UNIT, out=rows)
     return out
 
 
@@ -209,7 +191,7 @@ def normal(key: int, step: int, sample: int, n: int) -> NDArray[np.float32]:
 
     Compiled, it runs on the threads that `compiled.use_threads` last set.
     """
-    if compiled.numba is None:
+    if not compiled.available():
         words = bits(key, step, sample, n + n % 2).astype(np.float64)
         radius = np.sqrt(-2.0 * np.log((words[0::2] + 1.0) * 2.0**-32))
         angle = words[1::2] * _TURN

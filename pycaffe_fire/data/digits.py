@@ -119,7 +119,7 @@ def render(split: str, first: int, count: int) -> tuple[NDArray[np.uint8], NDArr
         for i, limits in enumerate((_RADIUS, _PAPER, _INK, _NOISE))
     )
     cover = np.empty((count, SIZE, SIZE))
-    (_draw_loop if compiled.numba is not None else _draw_numpy)(ends, radius, cover)
+    (_draw_loop if compiled.available() else _draw_numpy)(ends, radius, cover)
     grain = random.bits_batch(random.key(_SEED, f"digits {split} grain"), 0, first, count, SIZE**2)
     # The difference of two 16-bit halves: a triangular distribution around nothing.
     grain_value = ((grain >> 16).astype(np.float64) - (grain & 0xFFFF)) / 65536.0 * 255.0

@@ -1,7 +1,7 @@
 """The compiled inner loops of the data room: one call without the GIL for a whole batch.
 
 Records and images are given by address, so bytes go from the database's memory map straight to
-the float batch. Only imported where numba is.
+the float batch.
 """
 
 from __future__ import annotations
@@ -11,35 +11,32 @@ from typing import Any
 
 import numpy as np
 
-from ..backend.compiled import jit
-
-# Imported so that the type checker sees the same with typed and untyped numba releases.
-types: Any = importlib.import_module("numba.types")
-extending: Any = importlib.import_module("numba.extending")
+from ..backend.compiled import Intrinsic, jit, part
 
 # Columns of the table that describes one image per row; strides count elements.
 ADDRESS, CHANNEL_STRIDE, ROW_STRIDE, COLUMN_STRIDE, KIND, TOP, LEFT, MIRROR = range(8)
 BYTES, FLOATS, PACKED = range(3)  # packed: red, green, blue and a fourth byte per pixel
 
 
-def _cast(element: Any) -> Any:
+def _cast(element: str) -> Any:
     def cast(typing_context: Any, address: Any) -> Any:
-        signature = types.CPointer(element)(types.int64)
+        types = importlib.import_module("numba.core.types")
+        signature = types.CPointer(getattr(types, element))(types.int64)
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
 
         return signature, generate
 
-    return extending.intrinsic(cast)
+    return Intrinsic(cast)
 
 
-_bytes_at = _cast(types.uint8)
-_floats_at = _cast(types.float32)
-_words_at = _cast(types.uint32)
+_bytes_at = _cast("uint8")
+_floats_at = _cast("float32")
+_words_at = _cast("uint32")
 
 
-@jit
+@part
 def _means(mean: Any, channel: int, row: Any, y: int, width: int) -> Any:
     """The line of means under a line of the crop; one line may serve for the whole channel."""
     if mean.shape[1] == 1 and mean.shape[2] == width:
@@ -47,7 +44,7 @@ def _means(mean: Any, channel: int, row: Any, y: int, width: int) -> Any:
     return mean[channel, y, row[LEFT] : row[LEFT] + width]
 
 
-@jit
+@part
 def _transform(source: Any, row: Any, mean: Any, scale: Any, out: Any) -> None:
     channels, height, width = out.shape
     step = row[COLUMN_STRIDE]
@@ -74,7 +71,7 @@ def _transform(source: Any, row: Any, mean: Any, scale: Any, out: Any) -> None:
                     line[w] = (np.float32(source[at + w * step]) - means[w]) * scale
 
 
-@jit
+@part
 def _transform_packed(source: Any, row: Any, mean: Any, scale: Any, out: Any) -> None:
     """Colour images as the decoder leaves them, a word per pixel."""
     _, height, width = out.shape
@@ -107,7 +104,7 @@ def transform_batch(table: Any, mean: Any, scale: Any, out: Any) -> None:
             _transform(_bytes_at(table[i, ADDRESS]), table[i], mean, scale, out[i])
 
 
-@jit
+@part
 def _varint(source: Any, at: int, end: int) -> Any:
     """(value, position after it); the position is past `end` when the number does not fit."""
     value = np.int64(0)

@@ -45,7 +45,7 @@ def resize(
     columns, across = make(old_width, width, True)
     rows, down = make(old_height, height, False)
     out = np.empty((image.shape[0], height, width), np.uint8)
-    separable = _separable if compiled.numba is not None else _separable_numpy
+    separable = _separable if compiled.available() else _separable_numpy
     separable(image, columns, across, rows, down, out)
     return out
 
@@ -109,7 +109,7 @@ def _nearest(old: int, new: int) -> NDArray[np.int64]:
     return np.minimum(at, old - 1)
 
 
-@compiled.jit
+@compiled.part
 def _across(line: Any, columns: Any, weights: Any, out: Any) -> None:
     """One row at its new width; unsigned indices spare the compiler the negative ones."""
     if columns.shape[1] == 2:
@@ -124,7 +124,7 @@ def _across(line: Any, columns: Any, weights: Any, out: Any) -> None:
             out[x] = total
 
 
-@compiled.jit
+@compiled.part
 def _down(kept: Any, rows: Any, weights: Any, out: Any) -> None:
     """One new row from the 2, 4 or 8 rows around it, which lie in `kept` by row number."""
     if len(rows) == 2:

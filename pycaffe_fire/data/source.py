@@ -6,7 +6,6 @@ sample holds depends on the data alone and not on who reads it.
 
 from __future__ import annotations
 
-import importlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..backend import compiled
 from ..errors import DataError
+from . import kernels
 from .bad_records import FAIL, BadRecords
 from .cache import Cache
 from .datum import datum_image, parse_datum
@@ -242,9 +242,8 @@ class DatabaseSource(ImageSource):
         """Where the pixels of a batch of raw uint8 images of one shape are, and the records that
         hold them; None if it is not that."""
         shape = self._raw_shape
-        if compiled.numba is None or not shape[0] or self._transform.augment:
+        if not compiled.available() or not shape[0] or self._transform.augment:
             return None
-        kernels = importlib.import_module("pycaffe_fire.data.kernels")
         records = self._order.records(samples, len(self)).tolist()
         buffers = [np.frombuffer(self._record(record), np.uint8) for record in records]
         spans = [(b.__array_interface__["data"][0], len(b)) for b in buffers]

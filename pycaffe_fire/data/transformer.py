@@ -9,7 +9,6 @@ the forks change before that, image by image, is in augment.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -21,9 +20,8 @@ from ..errors import DataError, WeightsError
 from ..schema import read_blob
 from ..schema.proto import BatchSampler, TransformationParameter
 from .augment import Augmenter
+from .kernels import BYTES, FLOATS, PACKED, transform_batch
 from .objects import Window
-
-_BYTES, _FLOATS, _PACKED = range(3)  # kinds of images, see kernels
 
 
 class Transformer:
@@ -119,11 +117,11 @@ class Transformer:
         height, width = out.shape[2:]
         for i, image in enumerate(images):
             place = self._place(draws[i], image.shape[1] - height, image.shape[2] - width)
-            if compiled.numba is None:
+            if not compiled.available():
                 _with_numpy(image, place, mean, self.scale, out[i])
             else:
                 row = np.array(((*_describe(image), *place),), np.int64)
-                _with_numba(row, mean, self.scale, out[i : i + 1])
+                transform_batch(row, mean, self.scale, out[i : i + 1])
 
     def cut(
         self, images: Iterable[NDArray[Any]], samples: range, pixels: NDArray[np.uint8],
@@ -184,11 +182,11 @@ class Transformer:
         spare = np.array((height, width)) - np.array(out.shape[2:])
         table = np.zeros((len(addresses), 8), np.int64)
         table[:, 0] = addresses
-        table[:, 1:5] = (height * width, width, 1, _BYTES)
+        table[:, 1:5] = (height * width, width, 1, BYTES)
         table[:, 5:7] = draws[:, 1:] * (spare + 1) >> 32 if self._train else spare // 2
         if self._mirror:
             table[:, 7] = draws[:, 0] & 1
-        _with_numba(table, self.mean_for(out.shape), self.scale, out)
+        transform_batch(table, self.mean_for(out.shape), self.scale, out)
 
     @property
     def mean_values(self) -> list[float]:
@@ -228,15 +226,5 @@ def _describe(image: NDArray[Any]) -> tuple[int, int, int, int, int]:
     channel, row, column = image.strides
     address: int = image.__array_interface__["data"][0]
     if size == 1 and len(image) == 3 and (channel, column) == (-1, 4):
-        return address - 2, 0, row // 4, 1, _PACKED  # blue comes first and lies third
-    return address, channel // size, row // size, column // size, _FLOATS if size == 4 else _BYTES
-
-
-def _with_numba(
-    table: NDArray[np.int64],
-    mean: NDArray[np.float32],
-    scale: np.float32,
-    out: NDArray[np.float32],
-) -> None:
-    kernels = importlib.import_module("pycaffe_fire.data.kernels")
-    kernels.transform_batch(table, mean, scale, out)
+        return address - 2, 0, row // 4, 1, PACKED  # blue comes first and lies third
+    return address, channel // size, row // size, column // size, FLOATS if size == 4 else BYTES

@@ -166,7 +166,7 @@ def suppress(xp: Any, boxes: Any, threshold: float, eta: float = 1.0) -> Any:
     With eta < 1 the threshold shrinks by that factor after every kept box, while above 0.5.
     """
     limit, factor = boxes.dtype.type(threshold), boxes.dtype.type(eta)
-    if xp is not np or compiled.numba is None:
+    if xp is not np or not compiled.available():
         return _suppress_rows(xp, boxes, limit, factor)
     kept = np.empty(len(boxes), np.int64)
     return kept[: _suppress(np.ascontiguousarray(boxes), limit, factor, kept)]

@@ -98,7 +98,7 @@ class ROIPooling(RegionLayer):
         rows = self._edges(ymin, ymax, self._size[0], x.shape[2])
         columns = self._edges(xmin, xmax, self._size[1], x.shape[3])
         self._places = self.xp.empty(y.shape, np.int64)
-        if self.xp is np and compiled.numba is not None:
+        if self.xp is np and compiled.available():
             _pool(
                 np.ascontiguousarray(x.transpose(0, 2, 3, 1)),
                 self._image,

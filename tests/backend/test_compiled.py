@@ -1,17 +1,25 @@
-"""Compiling kernels: beside the main thread, which answers signals meanwhile."""
+"""Compiling kernels: when they are needed, beside the main thread, which answers signals."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import pytest
 
 from pycaffe_fire.backend import compiled
+from pycaffe_fire.backend.kernel_cache import fingerprint
+from pycaffe_fire.backend.tasks import at, in_parallel
 
-needs_numba = pytest.mark.skipif(compiled.numba is None, reason="there is no numba")
+needs_numba = pytest.mark.skipif(not compiled.available(), reason="there is no numba")
+
+FACTOR = 3
 
 
 def half_of(number: float) -> float:
@@ -22,10 +30,28 @@ def broken(number: float) -> float:
     return number + "a"  # type: ignore[operator]
 
 
+@compiled.inlined
+def _times(number: Any) -> Any:
+    return number * FACTOR
+
+
+@compiled.part
+def _share(task: int, numbers: Any, out: Any) -> None:
+    line = at(out, 2 * task)
+    for i in range(2):
+        line[i] = _times(numbers[task]) + i
+
+
+@compiled.jit
+def shares(numbers: Any, out: Any) -> None:
+    in_parallel(numbers.size, _share, (numbers, out))
+
+
 @pytest.fixture
 def _no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    njit = compiled.numba.njit
-    monkeypatch.setattr(compiled.numba, "njit", lambda cache=False, **options: njit(**options))
+    numba = compiled.numba()
+    njit = numba.njit
+    monkeypatch.setattr(numba, "njit", lambda cache=False, **options: njit(**options))
 
 
 @pytest.fixture
@@ -60,5 +86,41 @@ def test_an_interrupt_ends_the_wait_and_not_the_compiler() -> None:
 @needs_numba
 @pytest.mark.usefixtures("_no_cache")
 def test_an_error_of_the_compiler_arrives_at_the_caller() -> None:
-    with pytest.raises(compiled.numba.core.errors.TypingError, match="number"):
+    with pytest.raises(compiled.numba().core.errors.TypingError, match="number"):
         compiled.jit(broken)(1.0)
+
+
+@needs_numba
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 1000])
+def test_every_task_runs_once_on_any_number_of_threads(threads: int, count: int) -> None:
+    numbers, out = np.arange(count), np.zeros(2 * count, np.int64)
+    compiled.use_threads(threads)
+    shares(numbers, out)
+    assert np.array_equal(out, (3 * numbers[:, None] + np.arange(2)).reshape(-1))
+
+
+def test_the_plain_functions_stand_in_where_numba_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compiled, "available", lambda: False)
+    assert compiled.jit(half_of)(3.0) == 1.5
+    done: list[tuple[int, str]] = []
+    in_parallel(3, lambda task, name: done.append((task, name)), ("a",))
+    assert done == [(0, "a"), (1, "a"), (2, "a")]
+
+
+def test_a_fingerprint_is_of_all_that_a_kernel_is_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = fingerprint(shares)
+    assert fingerprint(shares) == before
+    assert fingerprint(compiled.jit(half_of)) != fingerprint(compiled.fast_jit(half_of))
+    monkeypatch.setitem(globals(), "FACTOR", 4)  # two functions further down
+    assert fingerprint(shares) != before
+
+
+def test_numba_is_loaded_by_the_first_kernel() -> None:
+    code = "import sys, pycaffe_fire, pycaffe_fire.data.source; print('numba' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.strip() == "False"

@@ -57,7 +57,7 @@ def test_skipped_records_are_replaced_and_counted(
     compiled: bool,
 ) -> None:
     if not compiled:
-        monkeypatch.setattr("pycaffe_fire.backend.compiled.numba", None)
+        monkeypatch.setattr("pycaffe_fire.backend.compiled.available", lambda: False)
     records = source(database, transform_param, policy="skip", classes=50)
     with caplog.at_level(logging.WARNING, "pycaffe_fire"):
         data, label = read(records, range(20))

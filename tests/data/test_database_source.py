@@ -115,7 +115,7 @@ def test_labels_of_any_size(
         data, label = np.empty((6, 1, 4, 4), np.float32), np.empty(6, np.float32)
         source.fill(range(6), data, label)
         assert label.tolist() == [float(np.float32(n)) for n in labels]
-        monkeypatch.setattr("pycaffe_fire.backend.compiled.numba", None)
+        monkeypatch.setattr("pycaffe_fire.backend.compiled.available", lambda: False)
 
 
 def test_the_fast_reader_agrees_with_the_general_one() -> None:

@@ -43,7 +43,7 @@ def test_definition(
     mean: str,
 ) -> None:
     if not compiled:
-        monkeypatch.setattr("pycaffe_fire.backend.compiled.numba", None)
+        monkeypatch.setattr("pycaffe_fire.backend.compiled.available", lambda: False)
     images = RNG.integers(0, 256, (8, 3, 11, 14), dtype=np.uint8)
     fields: dict[str, Any] = {"crop_size": 7, "mirror": True, "scale": 0.017}
     subtract = np.zeros((3, 11, 14), np.float32)

@@ -13,156 +13,155 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import jit, parallel_jit, prange
+from ..compiled import inlined, jit, part
+from ..tasks import at, in_parallel
 
 PATTERN = 256  # elements, at least
 
 
-@jit
-def _pattern(numbers: Any, run: int) -> Any:
-    """One block's numbers over and over, for pieces of a run of `run` elements."""
-    b = numbers.size
-    repeats = max(1, min((PATTERN + b - 1) // b, run // b))
-    made = np.empty((repeats, b), np.float32)
+@inlined
+def _repeats(run: int, b: int) -> int:
+    """How often one block's numbers are repeated, for pieces of a run of `run` elements."""
+    return max(1, min((PATTERN + b - 1) // b, run // b))
+
+
+@inlined
+def _fill(numbers: Any, b: int, repeats: int, pattern: Any) -> None:
+    """One block's numbers over and over."""
     for r in range(repeats):
         for j in range(b):
-            made[r, j] = numbers[j]
-    return made.reshape(-1)
+            pattern[r * b + j] = numbers[j]
 
 
-@jit
-def _gather(lanes: Any, sums: Any) -> None:
+@inlined
+def _gather(lanes: Any, repeats: int, b: int, sums: Any) -> None:
     """Add up what the repeats of a pattern have collected for each channel."""
-    table = lanes.reshape(-1, sums.size)
-    for j in range(sums.size):
-        sums[j] = np.float32(0)
-    for r in range(table.shape[0]):
-        for j in range(sums.size):
-            sums[j] += table[r, j]
+    for j in range(b):
+        total = np.float32(0)
+        for r in range(repeats):
+            total += lanes[r * b + j]
+        sums[j] = total
 
 
-@jit
-def _copy(source: Any, target: Any) -> None:
-    for i in range(target.size):
+@inlined
+def _copy(source: Any, size: int, target: Any) -> None:
+    for i in range(size):
         target[i] = source[i]
 
 
+@part
+def _prelu(task: int, x: Any, y: Any, kept: Any, slopes: Any) -> None:
+    _, outer, pixels, b = x.shape
+    run, place = pixels * b, task * pixels * b
+    repeats = _repeats(run, b)
+    size = repeats * b
+    pattern, piece = np.empty(size, np.float32), np.empty(size, np.float32)
+    _fill(at(slopes, task % outer * b), b, repeats, pattern)
+    for start in range(0, run, size):
+        count, source = min(size, run - start), at(x, place + start)
+        if kept.size:
+            _copy(source, count, at(kept, place + start))
+        for i in range(count):
+            value = source[i]
+            scaled = pattern[i] * value
+            piece[i] = value if value > 0 else scaled
+        _copy(piece, count, at(y, place + start))
+
+
 @jit
-def _prelu_piece(x: Any, slopes: Any, out: Any) -> None:
-    for i in range(x.size):
-        value = x[i]
-        scaled = slopes[i] * value
-        out[i] = value if value > 0 else scaled
-
-
-@parallel_jit
 def prelu(x: Any, y: Any, kept: Any, slopes: Any) -> None:
     """y = x > 0 ? x : slope * x; `kept` receives a copy of x, unless it is empty."""
-    num, outer, pixels, b = x.shape
-    for task in prange(num * outer):
-        n, o = task // outer, task % outer
-        a, c = x[n, o].reshape(-1), y[n, o].reshape(-1)
-        pattern = _pattern(slopes[o], pixels * b)
-        piece, size = np.empty_like(pattern), pattern.size
-        for start in range(0, a.size, size):
-            part = a[start : start + size]
-            if kept.size:
-                _copy(part, kept[n, o].reshape(-1)[start : start + size])
-            _prelu_piece(part, pattern, piece)
-            _copy(piece, c[start : start + size])
+    in_parallel(x.shape[0] * x.shape[1], _prelu, (x, y, kept, slopes))
+
+
+@part
+def _prelu_backward(
+    task: int, x: Any, dy: Any, dx: Any, slopes: Any, data: bool, sums: Any
+) -> None:
+    _, outer, pixels, b = x.shape
+    run, place = pixels * b, task * pixels * b
+    repeats = _repeats(run, b)
+    size = repeats * b
+    pattern, piece = np.empty(size, np.float32), np.empty(size, np.float32)
+    lanes = np.zeros(size, np.float32)
+    _fill(at(slopes, task % outer * b), b, repeats, pattern)
+    for start in range(0, run, size):
+        count, source, above = min(size, run - start), at(x, place + start), at(dy, place + start)
+        for i in range(count):
+            value, slope = source[i], above[i]
+            scaled, product = pattern[i] * slope, value * slope
+            piece[i] = scaled if value <= 0 else slope
+            lanes[i] += product if value <= 0 else np.float32(0)
+        if data:
+            _copy(piece, count, at(dx, place + start))
+    _gather(lanes, repeats, b, at(sums, task * b))
 
 
 @jit
-def _prelu_back_piece(x: Any, dy: Any, slopes: Any, out: Any, lanes: Any) -> None:
-    for i in range(x.size):
-        value, slope = x[i], dy[i]
-        scaled, product = slopes[i] * slope, value * slope
-        out[i] = scaled if value <= 0 else slope
-        lanes[i] += product if value <= 0 else np.float32(0)
-
-
-@parallel_jit
 def prelu_backward(x: Any, dy: Any, dx: Any, slopes: Any, data: bool, sums: Any) -> None:
     """dx, if wanted, and sums[n, o] = the slopes' gradient of one task."""
-    num, outer, pixels, b = x.shape
-    for task in prange(num * outer):
-        n, o = task // outer, task % outer
-        a, g, c = x[n, o].reshape(-1), dy[n, o].reshape(-1), dx[n, o].reshape(-1)
-        pattern = _pattern(slopes[o], pixels * b)
-        piece, size = np.empty_like(pattern), pattern.size
-        lanes = np.zeros_like(pattern)
-        for start in range(0, a.size, size):
-            stop = start + size
-            _prelu_back_piece(a[start:stop], g[start:stop], pattern, piece, lanes)
-            if data:
-                _copy(piece, c[start:stop])
-        _gather(lanes, sums[n, o])
+    in_parallel(x.shape[0] * x.shape[1], _prelu_backward, (x, dy, dx, slopes, data, sums))
+
+
+@part
+def _scale(task: int, x: Any, y: Any, kept: Any, factors: Any, offsets: Any) -> None:
+    _, outer, pixels, b = x.shape
+    run, place = pixels * b, task * pixels * b
+    repeats = _repeats(run, b)
+    size = repeats * b
+    times, plus = np.empty(size, np.float32), np.empty(size, np.float32)
+    piece = np.empty(size, np.float32)
+    _fill(at(factors, task % outer * b), b, repeats, times)
+    _fill(at(offsets, task % outer * b), b, repeats, plus)
+    for start in range(0, run, size):
+        count, source = min(size, run - start), at(x, place + start)
+        if kept.size:
+            _copy(source, count, at(kept, place + start))
+        for i in range(count):
+            piece[i] = source[i] * times[i] + plus[i]
+        _copy(piece, count, at(y, place + start))
 
 
 @jit
-def _scale_piece(x: Any, factors: Any, offsets: Any, out: Any) -> None:
-    for i in range(x.size):
-        out[i] = x[i] * factors[i] + offsets[i]
-
-
-@parallel_jit
 def scale(x: Any, y: Any, kept: Any, factors: Any, offsets: Any) -> None:
     """y = x * factor + offset; `kept` receives a copy of x, unless it is empty."""
-    num, outer, pixels, b = x.shape
-    for task in prange(num * outer):
-        n, o = task // outer, task % outer
-        a, c = x[n, o].reshape(-1), y[n, o].reshape(-1)
-        times, plus = _pattern(factors[o], pixels * b), _pattern(offsets[o], pixels * b)
-        piece, size = np.empty_like(times), times.size
-        for start in range(0, a.size, size):
-            part = a[start : start + size]
-            if kept.size:
-                _copy(part, kept[n, o].reshape(-1)[start : start + size])
-            _scale_piece(part, times, plus, piece)
-            _copy(piece, c[start : start + size])
+    in_parallel(x.shape[0] * x.shape[1], _scale, (x, y, kept, factors, offsets))
+
+
+@part
+def _scale_backward(
+    task: int, x: Any, dy: Any, dx: Any, factors: Any, data: bool, products: Any, totals: Any
+) -> None:
+    _, outer, pixels, b = dy.shape
+    run, place = pixels * b, task * pixels * b
+    repeats = _repeats(run, b)
+    size = repeats * b
+    pattern, piece = np.empty(size, np.float32), np.empty(size, np.float32)
+    first, second = np.zeros(size, np.float32), np.zeros(size, np.float32)
+    _fill(at(factors, task % outer * b), b, repeats, pattern)
+    for start in range(0, run, size):
+        count, source, above = min(size, run - start), at(x, place + start), at(dy, place + start)
+        if products.size:
+            for i in range(count):
+                first[i] += source[i] * above[i]
+        if totals.size:
+            for i in range(count):
+                second[i] += above[i]
+        if data:
+            for i in range(count):
+                piece[i] = above[i] * pattern[i]
+            _copy(piece, count, at(dx, place + start))
+    if products.size:
+        _gather(first, repeats, b, at(products, task * b))
+    if totals.size:
+        _gather(second, repeats, b, at(totals, task * b))
 
 
 @jit
-def _products(x: Any, dy: Any, lanes: Any) -> None:
-    for i in range(x.size):
-        lanes[i] += x[i] * dy[i]
-
-
-@jit
-def _sums(dy: Any, lanes: Any) -> None:
-    for i in range(dy.size):
-        lanes[i] += dy[i]
-
-
-@jit
-def _times_piece(dy: Any, factors: Any, out: Any) -> None:
-    for i in range(dy.size):
-        out[i] = dy[i] * factors[i]
-
-
-@parallel_jit
 def scale_backward(
     x: Any, dy: Any, dx: Any, factors: Any, data: bool, products: Any, totals: Any
 ) -> None:
     """dx, if wanted; products[n, o] = sums of x * dy and totals[n, o] = sums of dy of one task,
     each unless it is empty."""  # fmt: skip
-    num, outer, pixels, b = dy.shape
-    for task in prange(num * outer):
-        n, o = task // outer, task % outer
-        a, g, c = x[n, o].reshape(-1), dy[n, o].reshape(-1), dx[n, o].reshape(-1)
-        pattern = _pattern(factors[o], pixels * b)
-        piece, size = np.empty_like(pattern), pattern.size
-        first, second = np.zeros_like(pattern), np.zeros_like(pattern)
-        for start in range(0, g.size, size):
-            stop = start + size
-            if products.size:
-                _products(a[start:stop], g[start:stop], first)
-            if totals.size:
-                _sums(g[start:stop], second)
-            if data:
-                _times_piece(g[start:stop], pattern, piece)
-                _copy(piece, c[start:stop])
-        if products.size:
-            _gather(first, products[n, o])
-        if totals.size:
-            _gather(second, totals[n, o])
+    arguments = x, dy, dx, factors, data, products, totals
+    in_parallel(dy.shape[0] * dy.shape[1], _scale_backward, arguments)

@@ -10,20 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import parallel_jit, part, prange
+from ..compiled import fast_jit, fast_part
+from ..tasks import at, in_parallel
 
 
-@part
-def _collect(slopes: Any, winners: Any, cell: int, jump: int, b: int, out: Any) -> None:
+@fast_part
+def _collect(slopes: Any, winners: Any, n: int, cell: int, jump: int, b: int, out: Any) -> None:
     """out += what three neighbouring cells of a kernel row won; source = target - jump."""
-    n, one, two, three = out.size, np.uint8(cell), np.uint8(cell + 1), np.uint8(cell + 2)
+    one, two, three = np.uint8(cell), np.uint8(cell + 1), np.uint8(cell + 2)
     first, stop = max(0, jump + 2 * b), n + min(0, jump)  # where all three have a source
-    near = slice(first - jump - 2 * b, stop - jump - 2 * b)
-    middle = slice(first - jump - b, stop - jump - b)
-    far = slice(first - jump, stop - jump)
-    target, g1, g2, g3 = out[first:stop], slopes[far], slopes[middle], slopes[near]
-    w1, w2, w3 = winners[far], winners[middle], winners[near]
-    for i in range(target.size):
+    target, far = at(out, first), first - jump
+    g1, g2, g3 = at(slopes, far), at(slopes, far - b), at(slopes, far - 2 * b)
+    w1, w2, w3 = at(winners, far), at(winners, far - b), at(winners, far - 2 * b)
+    for i in range(stop - first):
         a, c, d = g1[i], g2[i], g3[i]
         total = a if w1[i] == one else np.float32(0)
         total += c if w2[i] == two else np.float32(0)
@@ -39,68 +38,76 @@ def _collect(slopes: Any, winners: Any, cell: int, jump: int, b: int, out: Any) 
                 out[i] += slopes[i - by]
 
 
-@part
-def _gather(dy: Any, winners: Any, dx: Any, pad: Any) -> None:
-    """3x3, stride 1, as large as its input: one long loop over the plane for each kernel row.
-
-    It runs on over the ends of rows, which is harmless: a cell outside the image never wins, but
-    in a window of NaN.
-    """
-    height, width, b = dx.shape
-    size = height * width * b
-    out, slopes, cells = dx.reshape(size), dy.reshape(size), winners.reshape(size)
-    out[:] = 0
-    for row in range(3):
-        _collect(slopes, cells, 3 * row, ((row - pad[0]) * width - pad[1]) * b, b, out)
-
-
-@part
-def _scatter(dy: Any, winners: Any, dx: Any, kernel: Any, stride: Any, pad: Any, jump: Any) -> None:
-    """Anything else: one slope at a time."""
-    height, width, b = dx.shape
-    rows, columns = dy.shape[0], dy.shape[1]
-    flat = dx.reshape(height * width * b)
-    flat[:] = 0
+@fast_part
+def _scatter(
+    dy: Any, winners: Any, dx: Any, sizes: Any, kernel: Any, stride: Any, pad: Any, jump: Any
+) -> None:
+    """dx += one slope at a time."""
+    height, width, rows, columns, b = sizes
     for i in range(rows):
         top = i * stride[0] - pad[0]
         for j in range(columns):
             left = j * stride[1] - pad[1]
-            base = (top * width + left) * b
-            slopes, cells = dy[i, j], winners[i, j]
+            corner = at(dx, (top * width + left) * b)
+            slopes, cells = at(dy, (i * columns + j) * b), at(winners, (i * columns + j) * b)
             inside = top >= 0 and left >= 0
             if inside and top + kernel[0] <= height and left + kernel[1] <= width:
                 for c in range(b):
-                    flat[base + jump[cells[c]] + c] += slopes[c]
+                    corner[jump[cells[c]] + c] += slopes[c]
             else:  # a window of NaN names its first cell, which may lie outside
                 for c in range(b):
                     y, x = top + cells[c] // kernel[1], left + cells[c] % kernel[1]
                     if 0 <= y < height and 0 <= x < width:
-                        flat[base + jump[cells[c]] + c] += slopes[c]
+                        corner[jump[cells[c]] + c] += slopes[c]
 
 
-@parallel_jit
+@fast_part
+def _max_backward(
+    plane: int, dy: Any, winners: Any, dx: Any, kernel: Any, stride: Any, pad: Any, jump: Any
+) -> None:
+    _, height, width, b = dx.shape
+    rows, columns = dy.shape[1], dy.shape[2]
+    size, below = rows * columns * b, height * width * b
+    slopes, cells, out = at(dy, plane * size), at(winners, plane * size), at(dx, plane * below)
+    for i in range(below):
+        out[i] = np.float32(0)
+    dense = rows == height and columns == width and stride[0] == 1 and stride[1] == 1
+    if dense and kernel[0] == 3 and kernel[1] == 3:
+        # One long loop over the plane for each kernel row. It runs on over the ends of rows, which
+        # is harmless: a cell outside the image never wins, but in a window of NaN.
+        for row in range(3):
+            jump = ((row - pad[0]) * width - pad[1]) * b
+            _collect(slopes, cells, size, 3 * row, jump, b, out)
+    else:
+        sizes = height, width, rows, columns, b
+        _scatter(slopes, cells, out, sizes, kernel, stride, pad, jump)
+
+
+@fast_jit
 def max_backward(dy: Any, winners: Any, dx: Any, kernel: Any, stride: Any, pad: Any) -> None:
     """dx = dy brought to the winners; arrays are (planes, height, width, inner channels)."""
-    planes, _, width, b = dx.shape
     jump = np.empty(kernel[0] * kernel[1], np.int64)
     for cell in range(jump.size):
-        jump[cell] = (cell // kernel[1] * width + cell % kernel[1]) * b
-    same_size = stride == (1, 1) and dy.shape == dx.shape
-    for plane in prange(planes):
-        if same_size and kernel == (3, 3):
-            _gather(dy[plane], winners[plane], dx[plane], pad)
-        else:
-            _scatter(dy[plane], winners[plane], dx[plane], kernel, stride, pad, jump)
+        jump[cell] = (cell // kernel[1] * dx.shape[2] + cell % kernel[1]) * dx.shape[3]
+    in_parallel(dx.shape[0], _max_backward, (dy, winners, dx, kernel, stride, pad, jump))
 
 
-@parallel_jit
+@fast_part
+def _zeros(task: int, values: Any, parts: int, zeros: Any) -> None:
+    first, stop = values.size * task // parts, values.size * (task + 1) // parts
+    mine, total = at(values, first), np.float32(0)
+    for i in range(stop - first):
+        total += mine[i] * np.float32(0)
+    zeros[task] = total
+
+
+@fast_jit
+def _all_finite(values: Any, zeros: Any) -> None:
+    in_parallel(zeros.size, _zeros, (values, zeros.size, zeros))
+
+
 def all_finite(values: Any, parts: int) -> bool:
     """Is none of these numbers infinite or NaN? One pass, at the speed of memory."""
-    zeros = np.zeros(parts, np.float32)
-    for k in prange(parts):
-        mine = values[values.size * k // parts : values.size * (k + 1) // parts]
-        total = np.float32(0)
-        for i in range(mine.size):
-            total += mine[i] * np.float32(0)
-        zeros[k] = total
-    return bool(zeros.sum() == 0)
+    zeros = np.empty(parts, np.float32)
+    _all_finite(values, zeros)
+    return not zeros.any()  # NaN is not 0 either

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import inlined, parallel_jit, prange
+from ..compiled import fast_jit, fast_part, inlined
+from ..tasks import at, in_parallel
 
 PIXELS = 64  # that are worked on together where channels lie apart
 
@@ -29,115 +30,137 @@ def _exp(x: Any) -> Any:
 
 
 @inlined
-def _load(x: Any, s: int, v: Any) -> None:
-    """v = the channels of one pixel of (outer, pixels, b)."""
-    outer, _, b = x.shape
+def _load(x: Any, outer: int, stride: int, b: int, v: Any) -> None:
+    """v = the channels of one pixel, b here and `stride` further on the next."""
     for o in range(outer):
+        block, line = at(x, o * stride), at(v, o * b)
         for j in range(b):
-            v[o * b + j] = x[o, s, j]
+            line[j] = block[j]
 
 
 @inlined
-def _store(v: Any, channels: int, y: Any, s: int) -> None:
+def _store(v: Any, channels: int, outer: int, stride: int, b: int, y: Any) -> None:
     """The way back; channels of the padding are 0."""
-    outer, _, b = y.shape
-    for c in range(channels, v.size):
+    for c in range(channels, outer * b):
         v[c] = np.float32(0)
     for o in range(outer):
+        block, line = at(y, o * stride), at(v, o * b)
         for j in range(b):
-            y[o, s, j] = v[o * b + j]
+            block[j] = line[j]
 
 
-@parallel_jit
+@fast_part
+def _rows(task: int, x: Any, y: Any, channels: int) -> None:
+    _, outer, pixels, b = x.shape
+    tiles = (pixels + PIXELS - 1) // PIXELS
+    n, first = task // tiles, task % tiles * PIXELS
+    v = np.empty(outer * b, np.float32)
+    for s in range(first, min(first + PIXELS, pixels)):
+        place = (n * outer * pixels + s) * b
+        _load(at(x, place), outer, pixels * b, b, v)
+        best, total = v[0], np.float32(0)
+        for c in range(channels):
+            best = v[c] if v[c] > best else best
+        for c in range(channels):
+            v[c] = _exp(v[c] - best)
+        for c in range(channels):
+            total += v[c]
+        for c in range(channels):
+            v[c] /= total
+        _store(v, channels, outer, pixels * b, b, at(y, place))
+
+
+@fast_jit
 def rows(x: Any, y: Any, channels: int) -> None:
     """Blocks of channels lie together: pixel by pixel; (samples, outer, pixels, b)."""
-    num, outer, pixels, b = x.shape
+    tiles = (x.shape[2] + PIXELS - 1) // PIXELS
+    in_parallel(x.shape[0] * tiles, _rows, (x, y, channels))
+
+
+@fast_part
+def _rows_backward(task: int, y: Any, dy: Any, dx: Any, channels: int) -> None:
+    _, outer, pixels, b = y.shape
     tiles = (pixels + PIXELS - 1) // PIXELS
-    for task in prange(num * tiles):
-        n, first = task // tiles, task % tiles * PIXELS
-        piece = np.empty(outer * b, np.float32)
-        v = piece[:channels]
-        for s in range(first, min(first + PIXELS, pixels)):
-            _load(x[n], s, piece)
-            best, total = v[0], np.float32(0)
-            for c in range(channels):
-                best = v[c] if v[c] > best else best
-            for c in range(channels):
-                v[c] = _exp(v[c] - best)
-            for c in range(channels):
-                total += v[c]
-            for c in range(channels):
-                v[c] /= total
-            _store(piece, channels, y[n], s)
+    n, first = task // tiles, task % tiles * PIXELS
+    g, v = np.empty(outer * b, np.float32), np.empty(outer * b, np.float32)
+    for s in range(first, min(first + PIXELS, pixels)):
+        place = (n * outer * pixels + s) * b
+        _load(at(dy, place), outer, pixels * b, b, g)
+        _load(at(y, place), outer, pixels * b, b, v)
+        dot = np.float32(0)
+        for c in range(channels):
+            dot += g[c] * v[c]
+        for c in range(channels):
+            g[c] = (g[c] - dot) * v[c]
+        _store(g, channels, outer, pixels * b, b, at(dx, place))
 
 
-@parallel_jit
+@fast_jit
 def rows_backward(y: Any, dy: Any, dx: Any, channels: int) -> None:
     """dx = (dy - sum of y dy) y."""
-    num, outer, pixels, b = y.shape
+    tiles = (y.shape[2] + PIXELS - 1) // PIXELS
+    in_parallel(y.shape[0] * tiles, _rows_backward, (y, dy, dx, channels))
+
+
+@fast_part
+def _columns(task: int, x: Any, y: Any) -> None:
+    _, channels, pixels = x.shape
     tiles = (pixels + PIXELS - 1) // PIXELS
-    for task in prange(num * tiles):
-        n, first = task // tiles, task % tiles * PIXELS
-        piece, other = np.empty(outer * b, np.float32), np.empty(outer * b, np.float32)
-        g = piece[:channels]
-        for s in range(first, min(first + PIXELS, pixels)):
-            _load(dy[n], s, piece)
-            _load(y[n], s, other)
-            dot = np.float32(0)
-            for c in range(channels):
-                dot += g[c] * other[c]
-            for c in range(channels):
-                g[c] = (g[c] - dot) * other[c]
-            _store(piece, channels, dx[n], s)
+    first = task % tiles * PIXELS
+    size, place = min(PIXELS, pixels - first), task // tiles * channels * pixels + first
+    source, target = at(x, place), at(y, place)
+    best, total = np.empty(PIXELS, np.float32), np.zeros(PIXELS, np.float32)
+    piece = np.empty(channels * size, np.float32)
+    for s in range(size):
+        best[s] = source[s]
+    for c in range(channels):
+        line, v = at(source, c * pixels), at(piece, c * size)
+        for s in range(size):
+            v[s] = line[s]
+            best[s] = v[s] if v[s] > best[s] else best[s]
+    for c in range(channels):
+        v = at(piece, c * size)
+        for s in range(size):
+            v[s] = _exp(v[s] - best[s])
+        for s in range(size):
+            total[s] += v[s]
+    for s in range(size):
+        total[s] = np.float32(1) / total[s]
+    for c in range(channels):
+        line, v = at(target, c * pixels), at(piece, c * size)
+        for s in range(size):
+            line[s] = v[s] * total[s]
 
 
-@parallel_jit
+@fast_jit
 def columns(x: Any, y: Any) -> None:
     """Channels lie apart: many pixels at once; (samples, channels, pixels)."""
-    num, channels, pixels = x.shape
+    tiles = (x.shape[2] + PIXELS - 1) // PIXELS
+    in_parallel(x.shape[0] * tiles, _columns, (x, y))
+
+
+@fast_part
+def _columns_backward(task: int, y: Any, dy: Any, dx: Any) -> None:
+    _, channels, pixels = y.shape
     tiles = (pixels + PIXELS - 1) // PIXELS
-    for task in prange(num * tiles):
-        n, first = task // tiles, task % tiles * PIXELS
-        size = min(PIXELS, pixels - first)
-        best, total = np.empty(size, np.float32), np.zeros(size, np.float32)
-        piece = np.empty((channels, size), np.float32)
-        best[:] = x[n, 0, first : first + size]
-        for c in range(channels):
-            line, v = x[n, c, first : first + size], piece[c]
-            for s in range(size):
-                v[s] = line[s]
-                best[s] = v[s] if v[s] > best[s] else best[s]
-        for c in range(channels):
-            v = piece[c]
-            for s in range(size):
-                v[s] = _exp(v[s] - best[s])
-            for s in range(size):
-                total[s] += v[s]
+    first = task % tiles * PIXELS
+    size, place = min(PIXELS, pixels - first), task // tiles * channels * pixels + first
+    dot, piece = np.zeros(PIXELS, np.float32), np.empty(PIXELS, np.float32)
+    for c in range(channels):
+        v, g = at(y, place + c * pixels), at(dy, place + c * pixels)
         for s in range(size):
-            total[s] = np.float32(1) / total[s]
-        for c in range(channels):
-            line, v = y[n, c, first : first + size], piece[c]
-            for s in range(size):
-                line[s] = v[s] * total[s]
+            dot[s] += v[s] * g[s]
+    for c in range(channels):
+        v, g = at(y, place + c * pixels), at(dy, place + c * pixels)
+        for s in range(size):
+            piece[s] = (g[s] - dot[s]) * v[s]
+        line = at(dx, place + c * pixels)
+        for s in range(size):
+            line[s] = piece[s]
 
 
-@parallel_jit
+@fast_jit
 def columns_backward(y: Any, dy: Any, dx: Any) -> None:
     """dx = (dy - sum of y dy) y."""
-    num, channels, pixels = y.shape
-    tiles = (pixels + PIXELS - 1) // PIXELS
-    for task in prange(num * tiles):
-        n, first = task // tiles, task % tiles * PIXELS
-        size = min(PIXELS, pixels - first)
-        dot, piece = np.zeros(size, np.float32), np.empty(size, np.float32)
-        for c in range(channels):
-            v, g = y[n, c, first : first + size], dy[n, c, first : first + size]
-            for s in range(size):
-                dot[s] += v[s] * g[s]
-        for c in range(channels):
-            v, g = y[n, c, first : first + size], dy[n, c, first : first + size]
-            for s in range(size):
-                piece[s] = (g[s] - dot[s]) * v[s]
-            line = dx[n, c, first : first + size]
-            for s in range(size):
-                line[s] = piece[s]
+    tiles = (y.shape[2] + PIXELS - 1) // PIXELS
+    in_parallel(y.shape[0] * tiles, _columns_backward, (y, dy, dx))

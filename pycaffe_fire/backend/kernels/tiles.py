@@ -2,8 +2,6 @@
 
 A compiler that cannot know whether the rows of a tile overlap those of the result works on single
 numbers. So the instructions are written out here, once for each matrix: all reads come first.
-
-Numba's cache does not notice a change of this file: touch those that use it.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import intrinsic, numba
+from ..compiled import Intrinsic
 
 LANES = 8  # channels in a vector: divides the blocks of every layout that oneDNN likes
 
@@ -128,33 +126,30 @@ class _Writer:
 def _tile_function(write: Callable[..., None]) -> Callable[..., None]:
     """A function of two places: source and target."""
 
-    @intrinsic
     def on_tiles(
         typing: Any, source: Any, start: Any, row: Any, column: Any,
         target: Any, start_2: Any, row_2: Any, column_2: Any,
     ) -> Any:  # fmt: skip
-        index = (numba.types.intp,) * 3
-        signature = numba.types.void(source, *index, target, *index)
-        return signature, _generator(write)
+        types = importlib.import_module("numba.core.types")
+        index = (types.intp,) * 3
+        return types.void(source, *index, target, *index), _generator(write)
 
-    made: Callable[..., None] = on_tiles
-    return made
+    return Intrinsic(on_tiles)
 
 
 def _channel_function(write: Callable[..., None]) -> Callable[..., None]:
     """A function of three places: source, target and a vector of channels."""
 
-    @intrinsic
     def on_tiles(
         typing: Any, source: Any, start: Any, row: Any, column: Any,
         target: Any, start_2: Any, row_2: Any, column_2: Any, channels: Any, start_3: Any,
     ) -> Any:  # fmt: skip
-        index = (numba.types.intp,) * 3
-        signature = numba.types.void(source, *index, target, *index, channels, index[0])
+        types = importlib.import_module("numba.core.types")
+        index = (types.intp,) * 3
+        signature = types.void(source, *index, target, *index, channels, index[0])
         return signature, _generator(write)
 
-    made: Callable[..., None] = on_tiles
-    return made
+    return Intrinsic(on_tiles)
 
 
 def _generator(write: Callable[..., None]) -> Callable[..., Any]:

@@ -2,7 +2,8 @@
 
 A flat buffer is cut into blocks that never cross two parameters, so that each block has one rate
 and one decay; blocks run side by side and every element is computed alone, so bits do not depend
-on the number of threads. Loops run over slices from 0 on: that is what the compiler vectorises.
+on the number of threads. A rule gets weights, gradients and histories, the blocks (arrays of their
+starts, stops, rates, and decays of both kinds), and numbers of which the first scales gradients.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import inlined, jit, parallel_jit, prange
+from ..compiled import fast_jit, fast_part, inlined
+from ..tasks import at, in_parallel
 
 BLOCK = 16384
 
@@ -23,163 +25,179 @@ def _regularised(g: Any, w: Any, scale: Any, l2: Any, l1: Any) -> Any:
     return g * scale + l2 * w + l1 * sign
 
 
-@parallel_jit
-def sgd(w: Any, g: Any, h: Any, starts: Any, stops: Any, rates: Any, l2: Any, l1: Any,
-        scale: Any, momentum: Any) -> None:  # fmt: skip
+@inlined
+def _block(blocks: Any, block: int) -> Any:
+    """Where a block begins, how long it is, its rate and decays."""
+    starts, stops, rates, l2, l1 = blocks
+    start = starts[block]
+    return start, stops[block] - start, rates[block], l2[block], l1[block]
+
+
+@fast_part
+def _sgd(block: int, w: Any, g: Any, h: Any, blocks: Any, numbers: Any) -> None:
+    start, size, rate, two, one = _block(blocks, block)
+    scale, momentum = numbers
+    w, g, h = at(w, start), at(g, start), at(h, start)
+    for i in range(size):
+        v = momentum * h[i] + rate * _regularised(g[i], w[i], scale, two, one)
+        h[i] = v
+        w[i] -= v
+
+
+@fast_jit
+def sgd(w: Any, g: Any, h: Any, blocks: Any, numbers: Any) -> None:
     """h = momentum h + rate g; w -= h"""
-    for block in prange(starts.size):
-        place = slice(starts[block], stops[block])
-        ws, gs, hs = w[place], g[place], h[place]
-        rate, two, one = rates[block], l2[block], l1[block]
-        for i in range(ws.size):
-            v = momentum * hs[i] + rate * _regularised(gs[i], ws[i], scale, two, one)
-            hs[i] = v
-            ws[i] -= v
+    in_parallel(blocks[0].size, _sgd, (w, g, h, blocks, numbers))
 
 
-@parallel_jit
-def nesterov(w: Any, g: Any, h: Any, starts: Any, stops: Any, rates: Any, l2: Any, l1: Any,
-             scale: Any, momentum: Any) -> None:  # fmt: skip
+@fast_part
+def _nesterov(block: int, w: Any, g: Any, h: Any, blocks: Any, numbers: Any) -> None:
+    start, size, rate, two, one = _block(blocks, block)
+    scale, momentum = numbers
+    w, g, h = at(w, start), at(g, start), at(h, start)
+    for i in range(size):
+        old = h[i]
+        v = momentum * old + rate * _regularised(g[i], w[i], scale, two, one)
+        h[i] = v
+        w[i] -= (np.float32(1) + momentum) * v - momentum * old
+
+
+@fast_jit
+def nesterov(w: Any, g: Any, h: Any, blocks: Any, numbers: Any) -> None:
     """v = momentum h + rate g; w -= (1 + momentum) v - momentum h; h = v"""
-    for block in prange(starts.size):
-        place = slice(starts[block], stops[block])
-        ws, gs, hs = w[place], g[place], h[place]
-        rate, two, one = rates[block], l2[block], l1[block]
-        for i in range(ws.size):
-            old = hs[i]
-            v = momentum * old + rate * _regularised(gs[i], ws[i], scale, two, one)
-            hs[i] = v
-            ws[i] -= (np.float32(1) + momentum) * v - momentum * old
+    in_parallel(blocks[0].size, _nesterov, (w, g, h, blocks, numbers))
 
 
-@parallel_jit
-def adagrad(w: Any, g: Any, h: Any, starts: Any, stops: Any, rates: Any, l2: Any, l1: Any,
-            scale: Any, delta: Any) -> None:  # fmt: skip
+@fast_part
+def _adagrad(block: int, w: Any, g: Any, h: Any, blocks: Any, numbers: Any) -> None:
+    start, size, rate, two, one = _block(blocks, block)
+    scale, delta = numbers
+    w, g, h = at(w, start), at(g, start), at(h, start)
+    for i in range(size):
+        grad = _regularised(g[i], w[i], scale, two, one)
+        h[i] += grad * grad
+        w[i] -= rate * grad / (np.sqrt(h[i]) + delta)
+
+
+@fast_jit
+def adagrad(w: Any, g: Any, h: Any, blocks: Any, numbers: Any) -> None:
     """h += g^2; w -= rate g / (sqrt(h) + delta)"""
-    for block in prange(starts.size):
-        place = slice(starts[block], stops[block])
-        ws, gs, hs = w[place], g[place], h[place]
-        rate, two, one = rates[block], l2[block], l1[block]
-        for i in range(ws.size):
-            grad = _regularised(gs[i], ws[i], scale, two, one)
-            hs[i] += grad * grad
-            ws[i] -= rate * grad / (np.sqrt(hs[i]) + delta)
+    in_parallel(blocks[0].size, _adagrad, (w, g, h, blocks, numbers))
 
 
-@parallel_jit
-def rmsprop(w: Any, g: Any, h: Any, starts: Any, stops: Any, rates: Any, l2: Any, l1: Any,
-            scale: Any, delta: Any, rms_decay: Any) -> None:  # fmt: skip
+@fast_part
+def _rmsprop(block: int, w: Any, g: Any, h: Any, blocks: Any, numbers: Any) -> None:
+    start, size, rate, two, one = _block(blocks, block)
+    scale, delta, decay = numbers
+    w, g, h = at(w, start), at(g, start), at(h, start)
+    for i in range(size):
+        grad = _regularised(g[i], w[i], scale, two, one)
+        h[i] = decay * h[i] + (np.float32(1) - decay) * grad * grad
+        w[i] -= rate * grad / (np.sqrt(h[i]) + delta)
+
+
+@fast_jit
+def rmsprop(w: Any, g: Any, h: Any, blocks: Any, numbers: Any) -> None:
     """h = d h + (1 - d) g^2; w -= rate g / (sqrt(h) + delta)"""
-    for block in prange(starts.size):
-        place = slice(starts[block], stops[block])
-        ws, gs, hs = w[place], g[place], h[place]
-        rate, two, one = rates[block], l2[block], l1[block]
-        for i in range(ws.size):
-            grad = _regularised(gs[i], ws[i], scale, two, one)
-            hs[i] = rms_decay * hs[i] + (np.float32(1) - rms_decay) * grad * grad
-            ws[i] -= rate * grad / (np.sqrt(hs[i]) + delta)
+    in_parallel(blocks[0].size, _rmsprop, (w, g, h, blocks, numbers))
 
 
-@parallel_jit
-def adadelta(w: Any, g: Any, h: Any, u: Any, starts: Any, stops: Any, rates: Any, l2: Any,
-             l1: Any, scale: Any, delta: Any, momentum: Any) -> None:  # fmt: skip
+@fast_part
+def _adadelta(block: int, w: Any, g: Any, h: Any, u: Any, blocks: Any, numbers: Any) -> None:
+    start, size, rate, two, one = _block(blocks, block)
+    scale, delta, momentum = numbers
+    w, g, h, u = at(w, start), at(g, start), at(h, start), at(u, start)
+    for i in range(size):
+        grad = _regularised(g[i], w[i], scale, two, one)
+        h[i] = momentum * h[i] + (np.float32(1) - momentum) * grad * grad
+        v = grad * np.sqrt((u[i] + delta) / (h[i] + delta))
+        u[i] = momentum * u[i] + (np.float32(1) - momentum) * v * v
+        w[i] -= rate * v
+
+
+@fast_jit
+def adadelta(w: Any, g: Any, h: Any, u: Any, blocks: Any, numbers: Any) -> None:
     """h = m h + (1-m) g^2; v = g sqrt((u + delta)/(h + delta)); u = m u + (1-m) v^2; w -= rate v"""
-    for block in prange(starts.size):
-        place = slice(starts[block], stops[block])
-        ws, gs, hs, us = w[place], g[place], h[place], u[place]
-        rate, two, one = rates[block], l2[block], l1[block]
-        for i in range(ws.size):
-            grad = _regularised(gs[i], ws[i], scale, two, one)
-            hs[i] = momentum * hs[i] + (np.float32(1) - momentum) * grad * grad
-            v = grad * np.sqrt((us[i] + delta) / (hs[i] + delta))
-            us[i] = momentum * us[i] + (np.float32(1) - momentum) * v * v
-            ws[i] -= rate * v
+    in_parallel(blocks[0].size, _adadelta, (w, g, h, u, blocks, numbers))
 
 
-@parallel_jit
-def adam(w: Any, g: Any, m: Any, v: Any, starts: Any, stops: Any, rates: Any, l2: Any,
-         l1: Any, scale: Any, beta1: Any, beta2: Any, correction: Any,
-         delta: Any) -> None:  # fmt: skip
+@fast_part
+def _adam(block: int, w: Any, g: Any, m: Any, v: Any, blocks: Any, numbers: Any) -> None:
+    start, size, rate, two, one = _block(blocks, block)
+    scale, beta1, beta2, correction, delta = numbers
+    rate *= correction
+    w, g, m, v = at(w, start), at(g, start), at(m, start), at(v, start)
+    for i in range(size):
+        grad = _regularised(g[i], w[i], scale, two, one)
+        m[i] = beta1 * m[i] + (np.float32(1) - beta1) * grad
+        v[i] = beta2 * v[i] + (np.float32(1) - beta2) * grad * grad
+        w[i] -= rate * m[i] / (np.sqrt(v[i]) + delta)
+
+
+@fast_jit
+def adam(w: Any, g: Any, m: Any, v: Any, blocks: Any, numbers: Any) -> None:
     """m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; w -= rate correction m / (sqrt(v) + delta)"""
-    for block in prange(starts.size):
-        place = slice(starts[block], stops[block])
-        ws, gs, ms, vs = w[place], g[place], m[place], v[place]
-        rate, two, one = rates[block] * correction, l2[block], l1[block]
-        for i in range(ws.size):
-            grad = _regularised(gs[i], ws[i], scale, two, one)
-            ms[i] = beta1 * ms[i] + (np.float32(1) - beta1) * grad
-            vs[i] = beta2 * vs[i] + (np.float32(1) - beta2) * grad * grad
-            ws[i] -= rate * ms[i] / (np.sqrt(vs[i]) + delta)
+    in_parallel(blocks[0].size, _adam, (w, g, m, v, blocks, numbers))
 
 
-@parallel_jit
-def adamw(w: Any, g: Any, m: Any, v: Any, starts: Any, stops: Any, rates: Any, l2: Any,
-          l1: Any, scale: Any, beta1: Any, beta2: Any, correction: Any,
-          delta: Any) -> None:  # fmt: skip
+@fast_part
+def _adamw(block: int, w: Any, g: Any, m: Any, v: Any, blocks: Any, numbers: Any) -> None:
+    start, size, rate, two, one = _block(blocks, block)
+    scale, beta1, beta2, correction, delta = numbers
+    w, g, m, v = at(w, start), at(g, start), at(m, start), at(v, start)
+    for i in range(size):
+        grad = g[i] * scale
+        m[i] = beta1 * m[i] + (np.float32(1) - beta1) * grad
+        v[i] = beta2 * v[i] + (np.float32(1) - beta2) * grad * grad
+        step = correction * m[i] / (np.sqrt(v[i]) + delta)
+        w[i] -= rate * (step + _regularised(np.float32(0), w[i], scale, two, one))
+
+
+@fast_jit
+def adamw(w: Any, g: Any, m: Any, v: Any, blocks: Any, numbers: Any) -> None:
     """Adam without decay in m and v; w -= rate (correction m / (sqrt(v) + delta) + decay w)"""
-    zero = np.float32(0)
-    for block in prange(starts.size):
-        place = slice(starts[block], stops[block])
-        ws, gs, ms, vs = w[place], g[place], m[place], v[place]
-        rate, two, one = rates[block], l2[block], l1[block]
-        for i in range(ws.size):
-            grad = gs[i] * scale
-            ms[i] = beta1 * ms[i] + (np.float32(1) - beta1) * grad
-            vs[i] = beta2 * vs[i] + (np.float32(1) - beta2) * grad * grad
-            step = correction * ms[i] / (np.sqrt(vs[i]) + delta)
-            ws[i] -= rate * (step + _regularised(zero, ws[i], scale, two, one))
+    in_parallel(blocks[0].size, _adamw, (w, g, m, v, blocks, numbers))
 
 
 RULES = {f.__name__: f for f in (sgd, nesterov, adagrad, rmsprop, adadelta, adam, adamw)}
 
 
-@parallel_jit
+@fast_part
+def _block_dots(block: int, a: Any, b: Any, starts: Any, stops: Any, sums: Any) -> None:
+    start, total = starts[block], 0.0
+    ours, theirs = at(a, start), at(b, start)
+    for i in range(stops[block] - start):
+        total += np.float64(ours[i]) * np.float64(theirs[i])
+    sums[block] = total
+
+
+@fast_jit
 def block_dots(a: Any, b: Any, starts: Any, stops: Any, sums: Any) -> None:
-    """The inner product of each block of two flat buffers, in double precision."""
-    for block in prange(starts.size):
-        place = slice(starts[block], stops[block])
-        ours, theirs = a[place], b[place]
-        total = 0.0
-        for i in range(ours.size):
-            total += np.float64(ours[i]) * np.float64(theirs[i])
-        sums[block] = total
+    """The inner product of each block of two flat buffers, or of one, in double precision."""
+    in_parallel(starts.size, _block_dots, (a, b, starts, stops, sums))
 
 
-@jit
-def sums_in_order(sums: Any, firsts: Any, totals: Any) -> None:
-    """totals[i] = the sum of sums[firsts[i]:firsts[i + 1]], from left to right"""
-    for i in range(totals.size):
-        total = 0.0
-        for s in sums[firsts[i] : firsts[i + 1]]:
-            total += s
-        totals[i] = total
-
-
-@parallel_jit
-def block_squares(values: Any, starts: Any, stops: Any, sums: Any) -> None:
-    """block_dots of a buffer with itself, which is read once."""
-    for block in prange(starts.size):
-        part = values[starts[block] : stops[block]]
-        total = 0.0
-        for i in range(part.size):
-            total += np.float64(part[i]) * np.float64(part[i])
-        sums[block] = total
+def sum_in_order(sums: Any) -> Any:
+    """From left to right, whatever the number of summands."""
+    return np.cumsum(sums)[-1] if sums.size else 0.0
 
 
 def sum_of_squares(values: Any) -> float:
     """The sum of squares of a flat buffer; block by block, so threads do not change its bits."""
     starts = np.arange(0, values.size, BLOCK)
-    sums, total = np.empty(starts.size, np.float64), np.empty(1, np.float64)
-    block_squares(values, starts, np.minimum(starts + BLOCK, values.size), sums)
-    sums_in_order(sums, np.array([0, starts.size]), total)
-    return float(total[0])
+    sums = np.empty(starts.size, np.float64)
+    block_dots(values, values, starts, np.minimum(starts + BLOCK, values.size), sums)
+    return float(sum_in_order(sums))
 
 
-@parallel_jit
+@fast_part
+def _add_into(block: int, total: Any, part: Any) -> None:
+    ours, theirs = at(total, block * BLOCK), at(part, block * BLOCK)
+    for i in range(min(BLOCK, total.size - block * BLOCK)):
+        ours[i] += theirs[i]
+
+
+@fast_jit
 def add_into(total: Any, part: Any) -> None:
     """total += part"""
-    for block in prange((total.size + BLOCK - 1) // BLOCK):
-        place = slice(block * BLOCK, min((block + 1) * BLOCK, total.size))
-        ours, theirs = total[place], part[place]
-        for i in range(ours.size):
-            ours[i] += theirs[i]
+    in_parallel((total.size + BLOCK - 1) // BLOCK, _add_into, (total, part))

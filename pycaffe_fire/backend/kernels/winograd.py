@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import parallel_jit, part, prange
+from ..compiled import fast_jit, fast_part, inlined
+from ..tasks import at, in_parallel
 from .tiles import LANES, Matrix, adding_transform, biased_transform, summing_transform, transform
 
 PATCH = 6  # side of the part of x that makes a tile
@@ -61,50 +62,103 @@ _window_to_u_3, _u_to_window_3 = transform(_G3), adding_transform(_turned(_G3))
 _window_to_u_5, _u_to_window_5 = transform(_G5), adding_transform(_turned(_G5))
 
 
-@part
-def _copy_rows(image: Any, first: int, left: int, band: Any) -> None:
-    """band = rows of an image (H, W b) from `first` on, moved to the right by `left`; 0 outside."""
-    height, width = image.shape
-    for k in range(band.shape[0]):
-        if 0 <= first + k < height:
-            band[k, :left] = 0
-            band[k, left : left + width] = image[first + k]
-            band[k, left + width :] = 0
+@inlined
+def _copy_rows(
+    image: Any, height: int, length: int, first: int, left: int, band: Any, rows: int, width: int
+) -> None:
+    """band (rows, width) = rows of an image (height, length) from `first` on, moved to the right by
+    `left`; 0 outside."""
+    for k in range(rows):
+        line, y = at(band, k * width), first + k
+        if 0 <= y < height:
+            source, target = at(image, y * length), at(line, left)
+            for i in range(left):
+                line[i] = np.float32(0)
+            for i in range(length):
+                target[i] = source[i]
+            for i in range(left + length, width):
+                line[i] = np.float32(0)
         else:
-            band[k] = 0
+            for i in range(width):
+                line[i] = np.float32(0)
 
 
-@part
-def _activate(source: Any, slope: Any, target: Any) -> None:
-    """ReLU; without a slope even minus infinity and its like become 0, and NaN stays."""
-    leaks = slope != 0
-    for i in range(target.size):
-        value = source[i]
-        below = slope * value if leaks else np.float32(0)
-        target[i] = below if value <= 0 else value
+@inlined
+def _plane(x: Any, image: int, block: int) -> Any:
+    """Where the pixels of one block of channels begin."""
+    return at(x, (image * x.shape[1] + block) * x.shape[2] * x.shape[3] * x.shape[4])
 
 
-@parallel_jit
+@fast_part
+def _spread_patches(task: int, x: Any, v: Any, step: int, place: Any, held: Any, pad: Any) -> None:
+    first, _, rows, columns, tile = place
+    (first_block, blocks), height, b = held, x.shape[2], x.shape[4]
+    width, length = (tile * columns + PATCH - tile) * b, x.shape[3] * b
+    row, o = first + task // blocks, task % blocks
+    band = np.empty(PATCH * width, np.float32)
+    _copy_rows(
+        _plane(x, row // rows, first_block + o), height, length,
+        tile * (row % rows) - pad[0], pad[1] * b, band, PATCH, width,
+    )  # fmt: skip
+    begin = (task // blocks * columns * blocks + o) * b
+    for j in range(columns):
+        for lane in range(0, b, LANES):
+            _patch_to_v(
+                band, tile * j * b + lane, width, b,
+                v, begin + j * blocks * b + lane, PATCH * step, step,
+            )  # fmt: skip
+
+
+@fast_jit
 def spread_patches(x: Any, v: Any, step: int, place: Any, held: Any, pad: Any) -> None:
     """V from x."""
+    in_parallel(place[1] * held[1], _spread_patches, (x, v, step, place, held, pad))
+
+
+@fast_part
+def _gather_patches(
+    task: int, v: Any, dx: Any, step: int, place: Any, held: Any, pad: Any, carried: Any, add: bool
+) -> None:
     first, count, rows, columns, tile = place
-    (first_block, blocks), b = held, x.shape[4]
-    channels, width = blocks * b, (tile * columns + PATCH - tile) * b
-    for task in prange(count * blocks):
-        at, o = task // blocks, task % blocks
-        image, row = (first + at) // rows, (first + at) % rows
-        band = np.empty((PATCH, width), np.float32)
-        plane = x[image, first_block + o].reshape(x.shape[2], -1)
-        _copy_rows(plane, tile * row - pad[0], pad[1] * b, band)
+    (first_block, blocks), height, b = held, dx.shape[2], dx.shape[4]
+    overlap, left, length = PATCH - tile, pad[1] * b, dx.shape[3] * b
+    width = (tile * columns + overlap) * b
+    begin, o = task // blocks * rows, task % blocks
+    band, kept = np.empty(PATCH * width, np.float32), at(carried, o * overlap * width)
+    shared = overlap * width  # with the next row of tiles
+    goes_on = (first + begin) % rows > 0
+    for i in range(shared):
+        band[i] = kept[i] if goes_on else np.float32(0)
+    for row in range(first + begin, first + begin + min(rows, count)):
+        rest = at(band, shared)
+        for i in range(tile * width):
+            rest[i] = np.float32(0)
+        source = ((row - first) * columns * blocks + o) * b
         for j in range(columns):
             for lane in range(0, b, LANES):
-                _patch_to_v(
-                    band.reshape(-1), tile * j * b + lane, width, b,
-                    v, (at * columns + j) * channels + o * b + lane, PATCH * step, step,
+                _v_to_patch(
+                    v, source + j * blocks * b + lane, PATCH * step, step,
+                    band, tile * j * b + lane, width, b,
                 )  # fmt: skip
+        plane, top = _plane(dx, row // rows, first_block + o), tile * (row % rows) - pad[0]
+        for k in range(PATCH if row % rows == rows - 1 else tile):
+            if 0 <= top + k < height:
+                line, target = at(band, k * width + left), at(plane, (top + k) * length)
+                if add:
+                    for i in range(length):
+                        target[i] += line[i]
+                else:
+                    for i in range(length):
+                        target[i] = line[i]
+        last = at(band, tile * width)
+        for i in range(shared):
+            band[i] = last[i]
+    if count < rows:
+        for i in range(shared):
+            kept[i] = band[i]
 
 
-@parallel_jit
+@fast_jit
 def gather_patches(
     v: Any, dx: Any, step: int, place: Any, held: Any, pad: Any, carried: Any, add: bool
 ) -> None:
@@ -113,119 +167,110 @@ def gather_patches(
     The place is whole images, or equal parts of one in turn; `carried` (C/b, overlap, width) keeps
     what the last row of tiles has to say about the first pixels of the next.
     """
-    first, count, rows, columns, tile = place
-    (first_block, blocks), height, b = held, dx.shape[2], dx.shape[4]
-    overlap, left, length = PATCH - tile, pad[1] * b, dx.shape[3] * b
-    channels, width = blocks * b, (tile * columns + overlap) * b
-    for task in prange(max(1, count // rows) * blocks):
-        begin, o = task // blocks * rows, task % blocks
-        band = np.zeros((PATCH, width), np.float32)
-        for at in range(begin, begin + min(rows, count)):
-            image, row = (first + at) // rows, (first + at) % rows
-            if row and at == begin:
-                band[:overlap] = carried[o]
-            for j in range(columns):
-                for lane in range(0, b, LANES):
-                    _v_to_patch(
-                        v, (at * columns + j) * channels + o * b + lane, PATCH * step, step,
-                        band.reshape(-1), tile * j * b + lane, width, b,
-                    )  # fmt: skip
-            plane = dx[image, first_block + o].reshape(height, -1)
-            for k in range(PATCH if row == rows - 1 else tile):
-                y = tile * row + k - pad[0]
-                if 0 <= y < height:
-                    source, target = band[k, left : left + length], plane[y]
-                    if add:
-                        for i in range(length):
-                            target[i] += source[i]
-                    else:
-                        target[:] = source
-            for k in range(overlap):
-                band[k] = band[tile + k]
-            band[overlap:] = 0
-        if count < rows:
-            carried[o] = band[:overlap]
+    tasks = max(1, place[1] // place[2]) * held[1]
+    in_parallel(tasks, _gather_patches, (v, dx, step, place, held, pad, carried, add))
 
 
-@parallel_jit
+@fast_part
+def _gather_tiles(
+    task: int, m: Any, y: Any, step: int, place: Any, held: Any, bias: Any, slope: Any
+) -> None:
+    first, _, rows, columns, tile = place
+    (first_block, blocks), height, b = held, y.shape[2], y.shape[4]
+    width, length = tile * columns * b, y.shape[3] * b
+    row, o = first + task // blocks, task % blocks
+    band = np.empty(tile * width, np.float32)
+    begin = (task // blocks * columns * blocks + o) * b
+    for j in range(columns):
+        for lane in range(0, b, LANES):
+            source, target = begin + j * blocks * b + lane, tile * j * b + lane
+            channel = o * b + lane
+            if tile == 4:
+                _m_to_tile_3(m, source, PATCH * step, step, band, target, width, b, bias, channel)
+            else:
+                _m_to_tile_5(m, source, PATCH * step, step, band, target, width, b, bias, channel)
+    plane, top = _plane(y, row // rows, first_block + o), tile * (row % rows)
+    leaks = slope != 0
+    for k in range(min(tile, height - top)):
+        line, out = at(band, k * width), at(plane, (top + k) * length)
+        # Without a slope even minus infinity and its like become 0, and NaN stays.
+        for i in range(length):
+            value = line[i]
+            below = slope * value if leaks else np.float32(0)
+            out[i] = below if value <= 0 else value
+
+
+@fast_jit
 def gather_tiles(m: Any, y: Any, step: int, place: Any, held: Any, bias: Any, slope: Any) -> None:
     """y = A^T M A + bias, then a ReLU with this slope (1: none)."""
-    first, count, rows, columns, tile = place
-    (first_block, blocks), height, b = held, y.shape[2], y.shape[4]
-    channels, width = blocks * b, tile * columns * b
-    for task in prange(count * blocks):
-        at, o = task // blocks, task % blocks
-        image, row = (first + at) // rows, (first + at) % rows
-        band = np.empty((tile, width), np.float32)
-        flat = band.reshape(-1)
-        for j in range(columns):
-            for lane in range(0, b, LANES):
-                source = (at * columns + j) * channels + o * b + lane
-                target, channel = tile * j * b + lane, o * b + lane
-                if tile == 4:
-                    _m_to_tile_3(m, source, PATCH * step, step, flat, target, width, b,
-                                 bias, channel)  # fmt: skip
-                else:
-                    _m_to_tile_5(m, source, PATCH * step, step, flat, target, width, b,
-                                 bias, channel)  # fmt: skip
-        plane = y[image, first_block + o].reshape(height, -1)
-        for k in range(min(tile, height - tile * row)):
-            _activate(band[k], slope, plane[tile * row + k])
+    in_parallel(place[1] * held[1], _gather_tiles, (m, y, step, place, held, bias, slope))
 
 
-@parallel_jit
+@fast_part
+def _spread_tiles(task: int, dy: Any, m: Any, step: int, place: Any, held: Any, sums: Any) -> None:
+    first, _, rows, columns, tile = place
+    (first_block, blocks), height, b = held, dy.shape[2], dy.shape[4]
+    width = tile * columns * b
+    at_row, o = task // blocks, task % blocks
+    row = first + at_row
+    band = np.empty(tile * width, np.float32)
+    _copy_rows(
+        _plane(dy, row // rows, first_block + o), height, dy.shape[3] * b,
+        tile * (row % rows), 0, band, tile, width,
+    )  # fmt: skip
+    begin, channel = (at_row * columns * blocks + o) * b, (at_row * blocks + o) * b
+    for j in range(columns):
+        for lane in range(0, b, LANES):
+            source, target = tile * j * b + lane, begin + j * blocks * b + lane
+            if tile == 4:
+                _tile_to_m_3(band, source, width, b, m, target, PATCH * step, step,
+                             sums, channel + lane)  # fmt: skip
+            else:
+                _tile_to_m_5(band, source, width, b, m, target, PATCH * step, step,
+                             sums, channel + lane)  # fmt: skip
+
+
+@fast_jit
 def spread_tiles(dy: Any, m: Any, step: int, place: Any, held: Any, sums: Any) -> None:
     """The gradient of M from that of y; sums[row] += its sum by channel."""
-    first, count, rows, columns, tile = place
-    (first_block, blocks), b = held, dy.shape[4]
-    channels, width = blocks * b, tile * columns * b
-    for task in prange(count * blocks):
-        at, o = task // blocks, task % blocks
-        image, row = (first + at) // rows, (first + at) % rows
-        band = np.empty((tile, width), np.float32)
-        flat = band.reshape(-1)
-        _copy_rows(dy[image, first_block + o].reshape(dy.shape[2], -1), tile * row, 0, band)
-        for j in range(columns):
-            for lane in range(0, b, LANES):
-                source, channel = tile * j * b + lane, o * b + lane
-                target = (at * columns + j) * channels + o * b + lane
-                if tile == 4:
-                    _tile_to_m_3(flat, source, width, b, m, target, PATCH * step, step,
-                                 sums[at], channel)  # fmt: skip
-                else:
-                    _tile_to_m_5(flat, source, width, b, m, target, PATCH * step, step,
-                                 sums[at], channel)  # fmt: skip
+    in_parallel(place[1] * held[1], _spread_tiles, (dy, m, step, place, held, sums))
 
 
-@parallel_jit
+@fast_part
+def _spread_windows(task: int, w: Any, u: Any, step: int) -> None:
+    outer, inner, size, b = w.shape[0], w.shape[1], w.shape[2], w.shape[4]
+    o, i, area = task // inner, task % inner, b * b
+    for k in range(b):
+        for lane in range(0, b, LANES):
+            start = task * size * size * area + k * b + lane
+            target = ((i * b + k) * outer + o) * b + lane
+            if size == 3:
+                _window_to_u_3(w, start, size * area, area, u, target, PATCH * step, step)
+            else:
+                _window_to_u_5(w, start, size * area, area, u, target, PATCH * step, step)
+
+
+@fast_jit
 def spread_windows(w: Any, u: Any, step: int) -> None:
     """U = G w G^T."""
-    outer, inner, size, b = w.shape[0], w.shape[1], w.shape[2], w.shape[4]
-    flat, area = w.reshape(-1), b * b
-    for task in prange(outer * inner):
-        o, i = task // inner, task % inner
-        for k in range(b):
-            for lane in range(0, b, LANES):
-                start = task * size * size * area + k * b + lane
-                at = ((i * b + k) * outer + o) * b + lane
-                if size == 3:
-                    _window_to_u_3(flat, start, size * area, area, u, at, PATCH * step, step)
-                else:
-                    _window_to_u_5(flat, start, size * area, area, u, at, PATCH * step, step)
+    in_parallel(w.shape[0] * w.shape[1], _spread_windows, (w, u, step))
 
 
-@parallel_jit
+@fast_part
+def _gather_windows(task: int, u: Any, dw: Any, step: int) -> None:
+    outer, inner, size, b = dw.shape[0], dw.shape[1], dw.shape[2], dw.shape[4]
+    o, i, area = task // inner, task % inner, b * b
+    for k in range(b):
+        for lane in range(0, b, LANES):
+            target = task * size * size * area + k * b + lane
+            source = ((i * b + k) * outer + o) * b + lane
+            if size == 3:
+                _u_to_window_3(u, source, PATCH * step, step, dw, target, size * area, area)
+            else:
+                _u_to_window_5(u, source, PATCH * step, step, dw, target, size * area, area)
+
+
+@fast_jit
 def gather_windows(u: Any, dw: Any, step: int) -> None:
     """dw += G^T dU G."""
-    outer, inner, size, b = dw.shape[0], dw.shape[1], dw.shape[2], dw.shape[4]
-    flat, area = dw.reshape(-1), b * b
-    for task in prange(outer * inner):
-        o, i = task // inner, task % inner
-        for k in range(b):
-            for lane in range(0, b, LANES):
-                start = task * size * size * area + k * b + lane
-                at = ((i * b + k) * outer + o) * b + lane
-                if size == 3:
-                    _u_to_window_3(u, at, PATCH * step, step, flat, start, size * area, area)
-                else:
-                    _u_to_window_5(u, at, PATCH * step, step, flat, start, size * area, area)
+    in_parallel(dw.shape[0] * dw.shape[1], _gather_windows, (u, dw, step))

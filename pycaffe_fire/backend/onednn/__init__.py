@@ -25,7 +25,7 @@ from ..base import (
     Window,
 )
 from ..blob import Blob
-from ..compiled import numba, use_threads
+from ..compiled import available, use_threads
 from ..kernels import update as kernels
 from ..numpy import NumPyBackend
 from ..tensor import Array, Tensor
@@ -237,7 +237,7 @@ class OneDNNBackend(NumPyBackend):
         return Concat(self, xs, y, axis)
 
     def softmax(self, x: Array, axis: int) -> Array:
-        if numba is None or not x.size:
+        if not available() or not x.size:
             return super().softmax(x, axis)
         use_threads(self.threads)
         return of_array(x, axis)
@@ -248,23 +248,23 @@ class OneDNNBackend(NumPyBackend):
         return Softmax(self, x, y, axis)
 
     def update(self, formula: Formula, segments: Sequence[Segment]) -> UpdateStep:
-        if numba is None or formula.kernel not in kernels.RULES:
+        if not available() or formula.kernel not in kernels.RULES:
             return super().update(formula, segments)
         return Update(self.threads, kernels.RULES[formula.kernel], segments)
 
     def dots(self, segments: Sequence[Segment]) -> SegmentDots:
-        if numba is None:
+        if not available():
             return super().dots(segments)
         return Dots(self.threads, segments)
 
     def sum_of_squares(self, values: Array) -> float:
-        if numba is None:
+        if not available():
             return super().sum_of_squares(values)
         use_threads(self.threads)
         return kernels.sum_of_squares(values)
 
     def accumulate(self, total: Array, part: Array) -> None:
-        if numba is None:
+        if not available():
             return super().accumulate(total, part)
         use_threads(self.threads)
         kernels.add_into(total, part)

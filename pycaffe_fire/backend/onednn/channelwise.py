@@ -9,7 +9,7 @@ import numpy as np
 
 from ..base import ChannelPlan
 from ..blob import Blob
-from ..compiled import numba, use_threads
+from ..compiled import available, use_threads
 from ..kernels import channelwise
 from ..tensor import NATIVE, Array, Tensor
 
@@ -25,7 +25,7 @@ class Channelwise(ChannelPlan):
 
     @staticmethod
     def supports(x: Blob) -> bool:
-        return numba is not None and 0 not in x.shape and x.value.layout.grid is not None
+        return available() and 0 not in x.shape and x.value.layout.grid is not None
 
     def __init__(self, backend: OneDNNBackend, x: Blob, y: Blob, keep: bool) -> None:
         self.backend, self.x, self.y = backend, x, y

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..base import Draw, MaskedPlan
 from ..blob import Blob
-from ..compiled import numba, use_threads
+from ..compiled import available, use_threads
 from ..kernels import dropout
 from ..tensor import NATIVE, Tensor
 
@@ -22,7 +22,7 @@ class Dropout(MaskedPlan):
 
     @staticmethod
     def supports(x: Blob) -> bool:
-        if numba is None or x.value.layout.grid is None:
+        if not available() or x.value.layout.grid is None:
             return False
         _, outer, _, inner = x.value.layout.grid
         return x.value.layout.is_plain or outer == 1 or inner % 4 == 0
@@ -59,5 +59,5 @@ class Dropout(MaskedPlan):
         use_threads(self.backend.threads)
         draw = self._draw
         counters = np.uint64(draw.key), np.uint64(draw.step), np.uint64(draw.first_sample)
-        self._kernel(x, y, *self._numbers, *counters)
+        self._kernel(x, y, self._numbers, counters)
         target.fresh = NATIVE

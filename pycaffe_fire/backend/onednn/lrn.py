@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..blob import Blob
-from ..compiled import numba
+from ..compiled import available
 from ..kernels import lrn
 from .kernel_plan import KernelPlan
 
@@ -24,7 +24,7 @@ class LRN(KernelPlan):
 
     @staticmethod
     def supports(x: Blob) -> bool:
-        return numba is not None and x.value.layout.grid is not None
+        return available() and x.value.layout.grid is not None
 
     def __init__(
         self, backend: OneDNNBackend, x: Blob, y: Blob, size: int, alpha: float, beta: float,

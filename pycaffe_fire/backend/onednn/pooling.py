@@ -9,7 +9,7 @@ import numpy as np
 
 from ..base import PoolingPlan, Window
 from ..blob import Blob
-from ..compiled import numba, use_threads
+from ..compiled import available, use_threads
 from ..kernels.pooling import all_finite, max_backward
 from ..numpy.pooling import Pooling as Shifted
 from ..tensor import NATIVE, Array, Layout, Tensor
@@ -67,7 +67,7 @@ class Pooling(PoolingPlan):
         assert values is not None
         values = values[: self.x.value.layout.elements]
         use_threads(threads)
-        if not (np.isfinite(values).all() if numba is None else all_finite(values, threads)):
+        if not (np.isfinite(values).all() if not available() else all_finite(values, threads)):
             Shifted(self.backend, self.x, self.y, "MAX", self.window, lay_out=False).forward()
 
     def backward(self) -> None:
@@ -92,7 +92,7 @@ class Pooling(PoolingPlan):
     def _find_winners(self) -> Array | None:
         """The workspace as an array of kernel cells, where it is one and our kernel can use it."""
         grids = self.x.value.layout.grid, self.y.value.layout.grid
-        if self._workspace is None or numba is None or None in grids or len(self.x.shape) != 4:
+        if self._workspace is None or not available() or None in grids or len(self.x.shape) != 4:
             return None
         y = self.y.value.layout
         self._workspace.allocate()

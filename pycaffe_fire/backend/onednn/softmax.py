@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..blob import Blob
-from ..compiled import numba
+from ..compiled import available
 from ..kernels import softmax
 from ..tensor import Array
 from .kernel_plan import KernelPlan
@@ -41,7 +41,7 @@ class Softmax(KernelPlan):
     @staticmethod
     def supports(x: Blob, axis: int) -> bool:
         layout = x.value.layout
-        if numba is None or 0 in x.shape or not x.shape:
+        if not available() or 0 in x.shape or not x.shape:
             return False
         return layout.is_plain or (layout.grid is not None and axis == 1)
 

@@ -31,11 +31,13 @@ class Update(UpdateStep):
         own = rate * self._lr_mults if rates is None else rates[self._owners]
         decays = (decay * self._decay_mults).astype(np.float32)
         none = np.zeros_like(decays)
-        self._kernel(
-            weights, gradients, *history, self._starts, self._stops, own.astype(np.float32),
-            *((none, decays) if l1 else (decays, none)), np.float32(scale),
-            *map(np.float32, numbers),
+        blocks = (
+            self._starts, self._stops, own.astype(np.float32),
+            *((none, decays) if l1 else (decays, none)),
         )  # fmt: skip
+        self._kernel(
+            weights, gradients, *history, blocks, tuple(map(np.float32, (scale, *numbers)))
+        )
 
 
 class Dots(SegmentDots):
@@ -49,13 +51,9 @@ class Dots(SegmentDots):
 
     def __call__(self, a: Array, b: Array) -> Array:
         use_threads(self._threads)
-        if a is b:
-            update.block_squares(a, self._starts, self._stops, self._sums)
-        else:
-            update.block_dots(a, b, self._starts, self._stops, self._sums)
-        totals = np.empty(self._firsts.size - 1, np.float64)
-        update.sums_in_order(self._sums, self._firsts, totals)
-        return totals
+        update.block_dots(a, b, self._starts, self._stops, self._sums)
+        each = np.split(self._sums, self._firsts[1:-1])
+        return np.array([update.sum_in_order(sums) for sums in each], np.float64)
 
 
 def _blocks(segments: Sequence[Segment]) -> tuple[Array, Array, Array]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..base import WeightedPlan
-from ..compiled import numba, use_threads
+from ..compiled import available, use_threads
 from ..kernels import winograd as kernels
 from ..kernels.tiles import LANES
 from ..kernels.winograd import PATCH, PRODUCTS, TILES
@@ -41,7 +41,7 @@ class Winograd(WeightedPlan):
         window = direct.window
         size = window.kernel[0]
         if (
-            numba is None or direct.transposed or size not in TILES
+            not available() or direct.transposed or size not in TILES
             or window.kernel != (size, size) or {*window.stride, *window.dilation} != {1}
             or not _block(direct)
         ):  # fmt: skip

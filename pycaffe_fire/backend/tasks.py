@@ -1,0 +1,126 @@
+"""What kernels share: their tasks spread over threads, and plain memory to walk along.
+
+numba's own prange does the first and array slices the second, but both take it much longer to
+compile.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from .compiled import Intrinsic
+
+
+def _write_at(typing: Any, source: Any, offset: Any) -> Any:
+    """at(array or pointer, offset): a pointer to an element, counted through the whole array."""
+    types = importlib.import_module("numba.core.types")
+    pointer = source if isinstance(source, types.CPointer) else types.CPointer(source.dtype)
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        start = values[0]
+        if not isinstance(source, types.CPointer):
+            start = context.make_array(source)(context, builder, start).data
+        return builder.gep(start, [values[1]])
+
+    return pointer(source, types.intp), generate
+
+
+at = Intrinsic(_write_at)
+
+
+def _write_parallel(typing: Any, count: Any, function: Any, arguments: Any) -> Any:
+    """in_parallel(count, f, arguments): f(task, *arguments) for every task below `count`, on the
+    threads of `use_threads`, each with a run of neighbouring tasks."""
+    types = importlib.import_module("numba.core.types")
+    called = typing.resolve_function_type(function, (types.intp, *arguments), {})
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        result = function.dispatcher.get_compile_result(called)
+        context.add_linking_libs([result.library])
+        _Launch(context, builder, result, arguments).write(values[0], values[2])
+        return context.get_dummy_value()
+
+    return types.void(types.intp, function, arguments), generate
+
+
+def _one_after_the_other(count: int, function: Callable[..., None], arguments: Any) -> None:
+    for task in range(count):
+        function(task, *arguments)
+
+
+in_parallel = Intrinsic(_write_parallel, _one_after_the_other)
+
+
+class _Launch:
+    """Writes a function for numba's pool of threads, and its call.
+
+    The pool is made for loops over arrays: it takes a number of shares, and steps of arguments from
+    share to share. One argument that starts at 0 and has a step of 1 is the number of the share.
+    """
+
+    def __init__(self, context: Any, builder: Any, task: Any, arguments: Any) -> None:
+        self.ir = importlib.import_module("llvmlite.ir")
+        self.tools = importlib.import_module("numba.core.cgutils")
+        self.context, self.builder, self.task = context, builder, task
+        self.integer = self.tools.intp_t
+        self.byte = self.ir.IntType(8).as_pointer()
+        values = context.get_value_type(arguments)
+        self.job = self.ir.LiteralStructType([self.integer, self.integer, values])
+
+    def write(self, count: Any, arguments: Any) -> None:
+        build, ir, number = self.builder, self.ir, self.integer
+        threads = build.call(self._external("get_num_threads", number, []), [])
+        job = self.tools.alloca_once(build, self.job)
+        for i, value in enumerate((count, threads, arguments)):
+            build.store(value, self.tools.gep_inbounds(build, job, 0, i))
+        first, shares, step = (
+            self._variable(ir.Constant(self.byte, None)),
+            self._variable(threads),
+            self._variable(number(1)),
+        )
+        body = self._share_function()
+        with build.if_else(build.icmp_signed("<=", threads, number(1))) as (alone, together):
+            with alone:
+                build.call(body, [first, shares, step, build.bitcast(job, self.byte)])
+            with together:
+                pool = self._external(
+                    "numba_parallel_for", ir.VoidType(), [self.byte] * 5 + [number] * 3
+                )
+                given = [build.bitcast(g, self.byte) for g in (body, first, shares, step, job)]
+                build.call(pool, [*given, number(0), number(1), threads])
+
+    def _external(self, name: str, result: Any, arguments: list[Any]) -> Any:
+        kind = self.ir.FunctionType(result, arguments)
+        return self.tools.get_or_insert_function(self.builder.module, kind, name)
+
+    def _variable(self, value: Any) -> Any:
+        return self.tools.alloca_once_value(self.builder, value)
+
+    def _share_function(self) -> Any:
+        """f(shares, their number, steps, job): the tasks of one share, or of some."""
+        ir, tools = self.ir, self.tools
+        integers = self.integer.as_pointer()
+        kind = ir.FunctionType(
+            ir.VoidType(), [self.byte.as_pointer(), integers, integers, self.byte]
+        )
+        module = self.builder.module
+        name = module.get_unique_name(f"{self.task.fndesc.mangled_name}.share")
+        body = ir.Function(module, kind, name)
+        body.linkage = "internal"
+        build = ir.IRBuilder(body.append_basic_block("entry"))
+        job = build.bitcast(body.args[3], self.job.as_pointer())
+        count, threads, arguments = (
+            build.load(tools.gep_inbounds(build, job, 0, i)) for i in range(3)
+        )
+        first = build.ptrtoint(build.load(body.args[0]), self.integer)
+        last = build.add(first, build.load(body.args[1]))
+        start, stop = (build.sdiv(build.mul(count, n), threads) for n in (first, last))
+        with tools.for_range_slice(build, start, stop, self.integer(1)) as (task, _):
+            self.context.call_internal_no_propagate(
+                build, self.task.fndesc, self.task.signature,
+                [task, *tools.unpack_tuple(build, arguments)],
+            )  # fmt: skip
+        build.ret_void()
+        return body
