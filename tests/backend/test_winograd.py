@@ -9,7 +9,6 @@ import pytest
 
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
-from pycaffe_fire.backend import compiled
 from pycaffe_fire.backend.base import Window
 from pycaffe_fire.backend.kernels import winograd as kernels
 from pycaffe_fire.backend.kernels.winograd import PRODUCTS, TILES, matrices
@@ -327,4 +326,3 @@ def test_an_engine_of_caffe_is_direct() -> None:
     layers: list[Any] = net.layers[1:]
     used = [isinstance(layer._plans[0][0], plans.Winograd) for layer in layers]
     assert used == [False, True, False, True]
-

@@ -10,39 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from ..base import (
-    ChannelPlan,
-    Formula,
-    JoinPlan,
-    MaskedPlan,
-    NormPlan,
-    Plan,
-    PoolingPlan,
-    Segment,
-    SegmentDots,
-    UpdateStep,
-    WeightedPlan,
-    Window,
-)
+from ..base import JoinPlan, NormPlan, Plan, PoolingPlan, WeightedPlan, Window
 from ..blob import Blob
-from ..compiled import available, use_threads
-from ..kernels import update as kernels
-from ..numpy import NumPyBackend
+from ..kernel_ops import KernelBackend
 from ..tensor import Array, Tensor
 from .activation import ReLU
 from .add import Sum
 from .batch_norm import BatchNorm
-from .channelwise import Channelwise, PReLU, ScaleShift
 from .concat import Concat
 from .convolution import Convolution
-from .dropout import Dropout
 from .inner_product import InnerProduct, RowBlocks
 from .layouts import Descriptor, OneDNNTensor, Program, Workspace
 from .library import BINARY_ADD, F32, RELU, Library
-from .lrn import LRN
 from .pooling import Pooling
-from .softmax import Softmax, of_array
-from .update import Dots, Update
 from .weighted_sum import WeightedSum
 from .winograd import Winograd
 
@@ -56,7 +36,7 @@ def library() -> Library:
     return Library()
 
 
-class OneDNNBackend(NumPyBackend):
+class OneDNNBackend(KernelBackend):
     """Plans are oneDNN primitives; what it lacks is inherited or compiled."""
 
     name = "onednn"
@@ -189,32 +169,10 @@ class OneDNNBackend(NumPyBackend):
             return super().pooling(x, y, method, window, mask)
         return Pooling(self, x, y, method, window)
 
-    def lrn(
-        self, x: Blob, y: Blob, size: int, alpha: float, beta: float, k: float, across: bool
-    ) -> Plan:
-        if LRN.supports(x):
-            return LRN(self, x, y, size, alpha, beta, k, across)
-        return super().lrn(x, y, size, alpha, beta, k, across)
-
     def relu(self, x: Blob, y: Blob, slope: float) -> Plan:
         if slope < 0 or 0 in x.shape:
             return super().relu(x, y, slope)
         return ReLU(self, x, y, slope)
-
-    def prelu(self, x: Blob, y: Blob, slope: Blob) -> ChannelPlan:
-        if not Channelwise.supports(x):
-            return super().prelu(x, y, slope)
-        return PReLU(self, x, y, slope)
-
-    def scale_shift(self, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None) -> ChannelPlan:
-        if not Channelwise.supports(x):
-            return super().scale_shift(x, y, scale, shift)
-        return ScaleShift(self, x, y, scale, shift)
-
-    def dropout(self, x: Blob, y: Blob, ratio: float, scale: float) -> MaskedPlan:
-        if not Dropout.supports(x):
-            return super().dropout(x, y, ratio, scale)
-        return Dropout(self, x, y, ratio, scale)
 
     def batch_norm(
         self, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None, eps: float,
@@ -235,39 +193,6 @@ class OneDNNBackend(NumPyBackend):
         if any(0 in x.shape for x in xs):
             return super().concat(xs, y, axis)
         return Concat(self, xs, y, axis)
-
-    def softmax(self, x: Array, axis: int) -> Array:
-        if not available() or not x.size:
-            return super().softmax(x, axis)
-        use_threads(self.threads)
-        return of_array(x, axis)
-
-    def softmax_plan(self, x: Blob, y: Blob, axis: int) -> Plan:
-        if not Softmax.supports(x, axis):
-            return super().softmax_plan(x, y, axis)
-        return Softmax(self, x, y, axis)
-
-    def update(self, formula: Formula, segments: Sequence[Segment]) -> UpdateStep:
-        if not available() or formula.kernel not in kernels.RULES:
-            return super().update(formula, segments)
-        return Update(self.threads, kernels.RULES[formula.kernel], segments)
-
-    def dots(self, segments: Sequence[Segment]) -> SegmentDots:
-        if not available():
-            return super().dots(segments)
-        return Dots(self.threads, segments)
-
-    def sum_of_squares(self, values: Array) -> float:
-        if not available():
-            return super().sum_of_squares(values)
-        use_threads(self.threads)
-        return kernels.sum_of_squares(values)
-
-    def accumulate(self, total: Array, part: Array) -> None:
-        if not available():
-            return super().accumulate(total, part)
-        use_threads(self.threads)
-        kernels.add_into(total, part)
 
     def add(self, parts: Sequence[Tensor], total: Tensor) -> Any:
         return Sum(self, parts, total)

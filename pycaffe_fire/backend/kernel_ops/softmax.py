@@ -14,7 +14,7 @@ from ..tensor import Array
 from .kernel_plan import KernelPlan
 
 if TYPE_CHECKING:
-    from . import OneDNNBackend
+    from . import KernelBackend
 
 
 def of_array(x: Array, axis: int) -> Array:
@@ -45,7 +45,7 @@ class Softmax(KernelPlan):
             return False
         return layout.is_plain or (layout.grid is not None and axis == 1)
 
-    def __init__(self, backend: OneDNNBackend, x: Blob, y: Blob, axis: int) -> None:
+    def __init__(self, backend: KernelBackend, x: Blob, y: Blob, axis: int) -> None:
         self.backend, self.x, self.y = backend, x, y
         y.lay_out(x.value.layout)
         self.view, kernels, self.numbers = _plain(x.shape, axis)

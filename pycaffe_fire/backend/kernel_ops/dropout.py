@@ -14,7 +14,7 @@ from ..kernels import dropout
 from ..tensor import NATIVE, Tensor
 
 if TYPE_CHECKING:
-    from . import OneDNNBackend
+    from . import KernelBackend
 
 
 class Dropout(MaskedPlan):
@@ -28,7 +28,7 @@ class Dropout(MaskedPlan):
         return x.value.layout.is_plain or outer == 1 or inner % 4 == 0
 
     def __init__(
-        self, backend: OneDNNBackend, x: Blob, y: Blob, ratio: float, scale: float
+        self, backend: KernelBackend, x: Blob, y: Blob, ratio: float, scale: float
     ) -> None:
         self.backend, self.x, self.y = backend, x, y
         y.lay_out(x.value.layout)

@@ -14,7 +14,7 @@ from ..kernels import channelwise
 from ..tensor import NATIVE, Array, Tensor
 
 if TYPE_CHECKING:
-    from . import OneDNNBackend
+    from . import KernelBackend
 
 NOTHING = np.empty((0, 0, 0, 0), np.float32)
 NO_SUMS = np.empty((0, 0, 0), np.float32)
@@ -27,7 +27,7 @@ class Channelwise(ChannelPlan):
     def supports(x: Blob) -> bool:
         return available() and 0 not in x.shape and x.value.layout.grid is not None
 
-    def __init__(self, backend: OneDNNBackend, x: Blob, y: Blob, keep: bool) -> None:
+    def __init__(self, backend: KernelBackend, x: Blob, y: Blob, keep: bool) -> None:
         self.backend, self.x, self.y = backend, x, y
         y.lay_out(x.value.layout)
         grid = x.value.layout.grid
@@ -91,7 +91,7 @@ class Channelwise(ChannelPlan):
 class PReLU(Channelwise):
     """y = x for x > 0, slope * x otherwise; one slope per channel, or one for all."""
 
-    def __init__(self, backend: OneDNNBackend, x: Blob, y: Blob, slope: Blob) -> None:
+    def __init__(self, backend: KernelBackend, x: Blob, y: Blob, slope: Blob) -> None:
         super().__init__(backend, x, y, keep=True)
         self.slope = slope
         self._slopes, self._products = self._table(), self._sums()
@@ -110,7 +110,7 @@ class ScaleShift(Channelwise):
     """y = x * scale + shift, one of each per channel; either may be missing."""
 
     def __init__(
-        self, backend: OneDNNBackend, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None
+        self, backend: KernelBackend, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None
     ) -> None:
         super().__init__(backend, x, y, keep=scale is not None)
         self.scale, self.shift = scale, shift

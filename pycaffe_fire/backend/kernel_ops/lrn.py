@@ -16,7 +16,7 @@ from ..kernels import lrn
 from .kernel_plan import KernelPlan
 
 if TYPE_CHECKING:
-    from . import OneDNNBackend
+    from . import KernelBackend
 
 
 class LRN(KernelPlan):
@@ -27,7 +27,7 @@ class LRN(KernelPlan):
         return available() and x.value.layout.grid is not None
 
     def __init__(
-        self, backend: OneDNNBackend, x: Blob, y: Blob, size: int, alpha: float, beta: float,
+        self, backend: KernelBackend, x: Blob, y: Blob, size: int, alpha: float, beta: float,
         k: float, across: bool,
     ) -> None:  # fmt: skip
         self.backend, self.x, self.y = backend, x, y

@@ -10,13 +10,13 @@ from ..compiled import use_threads
 from ..tensor import NATIVE, Tensor
 
 if TYPE_CHECKING:
-    from . import OneDNNBackend
+    from . import KernelBackend
 
 
 class KernelPlan(Plan):
     """A subclass says how kernels see a tensor (`view`), and what else they take (`numbers`)."""
 
-    backend: OneDNNBackend
+    backend: KernelBackend
     view: tuple[int, ...]
     numbers: tuple[Any, ...]
 

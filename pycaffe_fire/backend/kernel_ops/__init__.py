@@ -1,0 +1,76 @@
+"""What compiled kernels do on the CPU in every layout, beside oneDNN or beside NumPy's BLAS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..base import ChannelPlan, Formula, MaskedPlan, Plan, Segment, SegmentDots, UpdateStep
+from ..blob import Blob
+from ..compiled import available, use_threads
+from ..kernels import update as kernels
+from ..numpy import NumPyBackend
+from ..tensor import Array
+from .channelwise import Channelwise, PReLU, ScaleShift
+from .dropout import Dropout
+from .lrn import LRN
+from .softmax import Softmax, of_array
+from .update import Dots, Update
+
+
+class KernelBackend(NumPyBackend):
+    """Ops on any layout of the family N [C/b] S [b]; NumPy's where there is no numba."""
+
+    def lrn(
+        self, x: Blob, y: Blob, size: int, alpha: float, beta: float, k: float, across: bool
+    ) -> Plan:
+        if LRN.supports(x):
+            return LRN(self, x, y, size, alpha, beta, k, across)
+        return super().lrn(x, y, size, alpha, beta, k, across)
+
+    def prelu(self, x: Blob, y: Blob, slope: Blob) -> ChannelPlan:
+        if not Channelwise.supports(x):
+            return super().prelu(x, y, slope)
+        return PReLU(self, x, y, slope)
+
+    def scale_shift(self, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None) -> ChannelPlan:
+        if not Channelwise.supports(x):
+            return super().scale_shift(x, y, scale, shift)
+        return ScaleShift(self, x, y, scale, shift)
+
+    def dropout(self, x: Blob, y: Blob, ratio: float, scale: float) -> MaskedPlan:
+        if not Dropout.supports(x):
+            return super().dropout(x, y, ratio, scale)
+        return Dropout(self, x, y, ratio, scale)
+
+    def softmax(self, x: Array, axis: int) -> Array:
+        if not available() or not x.size:
+            return super().softmax(x, axis)
+        use_threads(self.threads)
+        return of_array(x, axis)
+
+    def softmax_plan(self, x: Blob, y: Blob, axis: int) -> Plan:
+        if not Softmax.supports(x, axis):
+            return super().softmax_plan(x, y, axis)
+        return Softmax(self, x, y, axis)
+
+    def update(self, formula: Formula, segments: Sequence[Segment]) -> UpdateStep:
+        if not available() or formula.kernel not in kernels.RULES:
+            return super().update(formula, segments)
+        return Update(self.threads, kernels.RULES[formula.kernel], segments)
+
+    def dots(self, segments: Sequence[Segment]) -> SegmentDots:
+        if not available():
+            return super().dots(segments)
+        return Dots(self.threads, segments)
+
+    def sum_of_squares(self, values: Array) -> float:
+        if not available():
+            return super().sum_of_squares(values)
+        use_threads(self.threads)
+        return kernels.sum_of_squares(values)
+
+    def accumulate(self, total: Array, part: Array) -> None:
+        if not available():
+            return super().accumulate(total, part)
+        use_threads(self.threads)
+        kernels.add_into(total, part)
