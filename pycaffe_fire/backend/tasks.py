@@ -34,15 +34,26 @@ def _write_parallel(typing: Any, count: Any, function: Any, arguments: Any) -> A
     """in_parallel(count, f, arguments): f(task, *arguments) for every task below `count`, on the
     threads of `use_threads`, each with a run of neighbouring tasks."""
     types = importlib.import_module("numba.core.types")
-    called = typing.resolve_function_type(function, (types.intp, *arguments), {})
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        result = function.dispatcher.get_compile_result(called)
-        context.add_linking_libs([result.library])
-        _Launch(context, builder, result, arguments).write(values[0], values[2])
+        task = _compiled_into(context, function.dispatcher, types.void(types.intp, *arguments))
+        _Launch(context, builder, task, arguments).write(values[0], values[2])
         return context.get_dummy_value()
 
     return types.void(types.intp, function, arguments), generate
+
+
+def _compiled_into(context: Any, dispatcher: Any, signature: Any) -> Any:
+    """A function as a part of the library that is being made: a call would link one of its own,
+    which had been optimised before."""
+    compiler = importlib.import_module("numba.core.compiler")
+    flags = compiler.Flags()
+    dispatcher.targetdescr.options.parse_as_flags(flags, dispatcher.targetoptions)
+    flags.no_compile = True
+    return compiler.compile_internal(
+        context.typing_context, context, context.active_code_library, dispatcher.py_func,
+        signature.args, signature.return_type, flags, locals={},
+    )  # fmt: skip
 
 
 def _one_after_the_other(count: int, function: Callable[..., None], arguments: Any) -> None:

@@ -40,7 +40,7 @@ def _plain(task: int, x: Any, y: Any, numbers: Any, draw: Any) -> None:
     words = pairs.view(np.uint32)
     for start in range(begin, min(begin + RUN * 4 * TILE, n), 4 * TILE):
         sample, block = draw[2] + np.uint64(row), np.uint64(start // 4)
-        philox_tile(draw[0], draw[1], sample, block, TILE, pairs)
+        philox_tile(draw[0], draw[1], sample, block, pairs.size // 2, pairs)
         size, place = min(4 * TILE, n - start), row * n + start
         _drop(at(x, place), at(y, place), size, at(words, 0), numbers[0], numbers[1], at(kept, 0))
 
