@@ -229,7 +229,7 @@ _compilations = _Compilations()
 def _listen(library: Any) -> None:
     """numba reports what it compiles, not what it finds in its cache."""
 
-    class Listener(library.core.event.Listener):  # type: ignore[misc, name-defined]
+    class Listener(library.core.event.Listener):  # type: ignore[misc]
         def on_start(self, event: Any) -> None:
             _compilations.count(starts=True)
 

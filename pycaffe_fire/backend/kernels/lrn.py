@@ -23,7 +23,7 @@ TINY = np.float32(1e-30)
 
 
 @fast_part
-def _powers(
+def powers(
     s: Any, size: int, minus_beta: Any, k: Any, alpha: Any, power: Any, inverse: Any
 ) -> None:
     """power = s^minus_beta and inverse = 1 / s, for s = k + alpha * something not negative.
@@ -114,7 +114,7 @@ def _forward(
     s = np.empty(3 * used, np.float32)
     power, inverse = at(s, used), at(s, 2 * used)
     _window(at(squares, start), used, half, b, k, alpha, at(s, 0))
-    _powers(at(s, 0), used, minus_beta, k, alpha, power, inverse)
+    powers(at(s, 0), used, minus_beta, k, alpha, power, inverse)
     for o in range(blocks):
         line, out, factor = at(source, o * length), at(target, o * length), at(power, o * ROW)
         for i in range(count):
@@ -141,7 +141,7 @@ def _backward(
     s = np.empty(3 * used, np.float32)
     power, inverse = at(s, used), at(s, 2 * used)
     _window(at(rows, start), used, half, b, k, alpha, at(s, 0))
-    _powers(at(s, 0), used, minus_beta, k, alpha, power, inverse)
+    powers(at(s, 0), used, minus_beta, k, alpha, power, inverse)
     for o in range(blocks):
         line, slope, ratio = (
             at(source, o * length),
@@ -212,7 +212,7 @@ def _within_forward(
     _box_sums(squares, rows, s, height, length, (size - 1) // 2, b)
     for i in range(count):
         s[i] = k + alpha * s[i]
-    _powers(s, count, minus_beta, k, alpha, squares, rows)
+    powers(s, count, minus_beta, k, alpha, squares, rows)
     for i in range(count):
         target[i] = source[i] * squares[i]
 
@@ -239,7 +239,7 @@ def _within_backward(
     _box_sums(ratio, rows, s, height, length, half, b)
     for i in range(count):
         s[i] = k + alpha * s[i]
-    _powers(s, count, minus_beta, k, alpha, slope, ratio)
+    powers(s, count, minus_beta, k, alpha, slope, ratio)
     for i in range(count):
         slope[i] *= g[i]
         ratio[i] *= slope[i] * source[i]
