@@ -11,7 +11,8 @@ from ..errors import BackendError
 from . import cpu_backend
 from .base import Backend
 from .cuda.device import count, probe
-from .tensor import FLOAT32
+from .onednn import OneDNNBackend
+from .tensor import BFLOAT16, FLOAT32
 
 log = logging.getLogger("pycaffe_fire")
 
@@ -64,20 +65,35 @@ def choose_backend(
     this host) or "all"; "auto" is a GPU where one works, and the CPU otherwise, which is said
     at this log level. Processes that are not given a device take them in turn from `first` on."""
     if gpu is None:
-        if options is not None and (options.cudnn or options.precision != FLOAT32):
-            flag = "--cudnn" if options.cudnn else f"--precision {options.precision}"
-            raise BackendError(f"{flag} needs a GPU: say which, as in --gpu 0")
-        return cpu_backend(threads)
+        if options is not None and options.cudnn:
+            raise BackendError("--cudnn needs a GPU: say which, as in --gpu 0")
+        return _cpu_backend(threads, options)
     if gpu == "auto":
         device = _own_device(first)
         found = probe(device)
         if found.cupy is None:
             log.log(level, "Running on the CPU: %s", found.reason)
-            return cpu_backend(threads)
+            return _cpu_backend(threads, options)
         return gpu_backend(device, options)
     if gpu == "all":
         return gpu_backend(options=options)
     return gpu_backend(_listed_device(gpu), options)
+
+
+def _cpu_backend(threads: int | None, options: GpuOptions | None) -> Backend:
+    """The CPU with products in the precision asked for; refused where that would be slower."""
+    backend = cpu_backend(threads)
+    if options is None or options.precision == FLOAT32:
+        return backend
+    flag = f"--precision {options.precision}"
+    if options.precision != BFLOAT16:
+        raise BackendError(f"{flag} needs a GPU: say which, as in --gpu 0")
+    if not isinstance(backend, OneDNNBackend) or not backend.library.multiplies_bf16:
+        raise BackendError(
+            f"{flag}: this CPU multiplies no bfloat16 (avx512_bf16 or AMX), and float32 is faster "
+            f"on it; leave the flag out, or say which GPU, as in --gpu 0"
+        )
+    return OneDNNBackend(backend.threads, BFLOAT16)
 
 
 def _listed_device(gpu: str) -> int:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .base import Backend
 
 Array = Any  # numpy.ndarray, or cupy.ndarray on the GPU
-FLOAT32 = "float32"
+FLOAT32, BFLOAT16 = "float32", "bfloat16"
 
 ZERO, NATIVE, PLAIN, BOTH = 0, 1, 2, 3
 _UNHELD = 2  # references to a plain copy that only its tensor knows (and getrefcount's own)

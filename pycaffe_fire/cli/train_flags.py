@@ -146,7 +146,8 @@ def _add_machine_flags(flag: Flag) -> None:
     flag(
         "--precision", choices=["float32", "bfloat16", "float16"], default="float32",
         help="how a GPU stores blobs, where the net does not say: 16 bits halve the memory and use "
-        "tensor cores; weights stay float32, and float16 scales its losses by itself",
+        "tensor cores; weights stay float32, and float16 scales its losses by itself. On a CPU "
+        "with avx512_bf16 or AMX bfloat16 is what convolutions and products multiply",
     )  # fmt: skip
     flag(
         "--cuda-graph", action=argparse.BooleanOptionalAction,

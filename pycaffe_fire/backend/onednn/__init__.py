@@ -13,7 +13,7 @@ import numpy as np
 from ..base import JoinPlan, NormPlan, Plan, PoolingPlan, WeightedPlan, Window
 from ..blob import Blob
 from ..kernel_ops import KernelBackend
-from ..tensor import Array, Tensor
+from ..tensor import BFLOAT16, FLOAT32, Array, Tensor
 from .activation import ReLU
 from .add import Sum
 from .batch_norm import BatchNorm
@@ -21,7 +21,7 @@ from .concat import Concat
 from .convolution import Convolution
 from .inner_product import InnerProduct, RowBlocks
 from .layouts import Descriptor, OneDNNTensor, Program, Workspace
-from .library import BINARY_ADD, F32, RELU, Library
+from .library import BF16, BINARY_ADD, F32, RELU, Library
 from .pooling import Pooling
 from .weighted_sum import WeightedSum
 from .winograd import Winograd
@@ -41,18 +41,26 @@ class OneDNNBackend(KernelBackend):
 
     name = "onednn"
 
-    def __init__(self, threads: int = 1) -> None:
+    def __init__(self, threads: int = 1, products: str = FLOAT32) -> None:
+        """`products` is the type of the operands of convolutions and inner products; sums and all
+        else are float32. Where the CPU cannot multiply bfloat16, float32 numbers are rounded to it:
+        that gives the same numbers, slowly."""
         super().__init__(threads)
         self.library = library()
+        self.products = products
+        in_16_bits = products == BFLOAT16
+        self.operand_kind = BF16 if in_16_bits and self.library.multiplies_bf16 else F32
+        self.rounds_operands = in_16_bits and self.operand_kind == F32
         self.workspace = Workspace(self)
         self._direct = False  # while plans are made whose sums are to be taken as they stand
         self._per_sample = False  # while plans are made that must not depend on the batch
 
     def another(self, threads: int) -> OneDNNBackend:
-        return OneDNNBackend(threads)
+        return OneDNNBackend(threads, self.products)
 
     def describe(self) -> str:
-        return f"oneDNN {'.'.join(map(str, self.library.version))}, {super().describe()[8:]}"
+        name = f"oneDNN {'.'.join(map(str, self.library.version))}, {super().describe()[8:]}"
+        return name if self.products == FLOAT32 else f"{name}, products in {self.products}"
 
     def use_threads(self) -> None:
         """Primitives created next run on this backend's number of threads."""
@@ -131,6 +139,11 @@ class OneDNNBackend(KernelBackend):
         finally:
             self._per_sample = False
 
+    @property
+    def _may_transform(self) -> bool:
+        """Winograd's transforms round what they multiply more often than 16 bits allow."""
+        return not self._direct and self.products == FLOAT32
+
     def convolution(
         self, x: Blob, w: Blob, b: Blob | None, y: Blob, window: Window, groups: int,
         relu: float | None = None, transposed: bool = False,
@@ -138,7 +151,7 @@ class OneDNNBackend(KernelBackend):
         if not 1 <= len(window.kernel) <= 3 or 0 in x.shape:
             return super().convolution(x, w, b, y, window, groups, relu, transposed)
         direct = Convolution(self, x, w, b, y, window, groups, relu, transposed)
-        if self._direct or not Winograd.suits(direct, self._per_sample):
+        if not self._may_transform or not Winograd.suits(direct, self._per_sample):
             return direct
         return Winograd(direct, self._per_sample)
 
@@ -149,7 +162,7 @@ class OneDNNBackend(KernelBackend):
         if len(window.kernel) != 2 or 0 in x.shape or addend.value.layout != y.value.layout:
             return None
         plan = Convolution(self, x, w, b, y, window, groups, relu, False, addend)
-        if plan.is_slow or (not self._direct and Winograd.suits(plan, self._per_sample)):
+        if plan.is_slow or (self._may_transform and Winograd.suits(plan, self._per_sample)):
             return None
         return plan
 

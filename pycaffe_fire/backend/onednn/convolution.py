@@ -6,14 +6,17 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
+from ...errors import BackendError
 from ..base import Window
 from ..blob import Blob
 from ..numpy.convolution import Convolution as Patches
-from .layouts import Descriptor, Lowered, Program
+from .layouts import Descriptor, Lowered, Program, Seen
 from .library import (
     ADDEND,
+    BF16,
     CONVOLUTION_DIRECT,
     DECONVOLUTION_DIRECT,
+    F32,
     FORWARD_TRAINING,
     consists_of,
     dims,
@@ -44,6 +47,9 @@ class Convolution(Weighted):
         self.kind = "deconvolution" if transposed else "convolution"
         self.algorithm = DECONVOLUTION_DIRECT if transposed else CONVOLUTION_DIRECT
         self._plain_weights = self._caffe_weights()
+        self._kind = backend.operand_kind
+        if self._kind == BF16 and not self._multiplies_bf16():
+            self._kind = F32
         self._source, self._hint = self._choose_source()
         self._lay_out()
 
@@ -78,6 +84,25 @@ class Convolution(Weighted):
     def _any(self, shape: tuple[int, ...]) -> Descriptor:
         return Descriptor.any(self.library, shape)
 
+    def _operand(self, shape: tuple[int, ...]) -> Descriptor:
+        return Descriptor.any(self.library, shape, self._kind)
+
+    def _multiplies_bf16(self) -> bool:
+        """Does the library have fast kernels of 16 bits for all three directions?"""
+        made: list[int] = []
+        source = self._operand(self.x.shape)
+        try:
+            made.append(self._forward_descriptor(self.relu, source))
+            made.append(self._data_descriptor(made[0]))
+            made.append(self._gradient_descriptor(made[0], source, self.b is not None))
+        except BackendError:
+            return False
+        finally:
+            slow = [consists_of(self.library.implementation(each), SLOW) for each in made]
+            for each in made:
+                self.library.destroy("primitive_desc", each)
+        return not any(slow)
+
     def _bias(self, wanted: bool = True) -> Descriptor | None:
         return Descriptor.contiguous(self.library, self.b.shape) if self.b and wanted else None
 
@@ -88,19 +113,19 @@ class Convolution(Weighted):
         with self.backend.attributes(relu, addend=added) as attributes:
             return self._create(
                 "forward", FORWARD_TRAINING, self.algorithm, source,
-                self._any(self._plain_weights.shape), self._bias(), target,
+                self._operand(self._plain_weights.shape), self._bias(), target,
                 *self._geometry(), attributes,
             )  # fmt: skip
 
     def _choose_source(self) -> tuple[Descriptor, int]:
         """Take the source as it lies if a fast kernel does, else what the library likes best."""
         layout = self.x.value.layout
-        if isinstance(layout, Descriptor) and not layout.is_plain:
+        if isinstance(layout, Descriptor) and not layout.is_plain and self._kind == F32:
             made = self._forward_descriptor(self.relu, layout)
             if not consists_of(self.library.implementation(made), SLOW):
                 return layout, made
             self.library.destroy("primitive_desc", made)
-        free = self._any(self.x.shape)
+        free = self._operand(self.x.shape)
         return free, self._forward_descriptor(self.relu, free)
 
     def _lay_out(self) -> None:
@@ -109,7 +134,7 @@ class Convolution(Weighted):
         w = self.w
         if not w.value.pinned:
             wanted = Descriptor.chosen(w.shape, self._hint, "weights", self._plain_weights)
-            if not wanted.is_plain:
+            if not wanted.is_plain and self._kind == F32:
                 w.lay_out(wanted)
             w.value.pinned = w.gradient.pinned = True
         stored = w.value.layout
@@ -150,8 +175,8 @@ class Convolution(Weighted):
         if not self._usable(made):
             return Lowered(lambda: self._patches.forward(relu is not None))
         program = Program(self.backend)
-        x = program.source(self.x.value, self._chosen(self.x, made, "src"))
-        w = program.source(self.w.value, self._weights_as(made, "weights"), self._stored)
+        x = self._source_in(program, made)
+        w = self._weights_in(program, made)
         y, staged = program.target(self.y.value, self._chosen(self.y, made, "dst"))
         bias = self.b.value if self.b else None
         added = self._addend.value if self._addend is not None else None
@@ -159,30 +184,50 @@ class Convolution(Weighted):
         program.finish(staged)
         return program
 
-    def _data_program(self) -> Runnable:
-        made = self._create(
+    def _source_in(self, program: Program, made: int) -> Seen:
+        """The input as a primitive wants it."""
+        wanted = self._chosen(self.x, made, "src")
+        return program.rounded(program.source(self.x.value, wanted))
+
+    def _weights_in(self, program: Program, made: int) -> Seen:
+        """The weights as a primitive wants them."""
+        wanted = self._weights_as(made, "weights")
+        return program.rounded(program.source(self.w.value, wanted, self._stored))
+
+    def _gradient_in(self, program: Program, made: int) -> Seen:
+        """The output's gradient as a primitive wants it."""
+        wanted = self._chosen(self.y, made, "diff_dst")
+        return program.rounded(program.source(self.y.gradient, wanted))
+
+    def _data_descriptor(self, hint: int) -> int:
+        return self._create(
             "backward_data", self.algorithm, self._any(self.x.shape),
-            self._any(self._plain_weights.shape), self._any(self.y.shape),
-            *self._geometry(), self._hint, None,
+            self._operand(self._plain_weights.shape), self._operand(self.y.shape),
+            *self._geometry(), hint, None,
         )  # fmt: skip
+
+    def _data_program(self) -> Runnable:
+        made = self._data_descriptor(self._hint)
         if not self._usable(made):
             return Lowered(lambda: self._patches.backward(True, False, False))
         program = Program(self.backend)
-        dy = program.source(self.y.gradient, self._chosen(self.y, made, "diff_dst"))
-        w = program.source(self.w.value, self._weights_as(made, "weights"), self._stored)
+        dy, w = self._gradient_in(program, made), self._weights_in(program, made)
         dx, staged = program.target(self.x.gradient, self._chosen(self.x, made, "diff_src"))
         program.add(made, {"diff_dst": dy, "weights": w, "diff_src": dx})
         program.finish(staged)
         return program
 
+    def _gradient_descriptor(self, hint: int, source: Descriptor, bias: bool) -> int:
+        return self._create(
+            "backward_weights", self.algorithm, source,
+            self._any(self._plain_weights.shape), self._bias(bias), self._operand(self.y.shape),
+            *self._geometry(), hint, None,
+        )  # fmt: skip
+
     def _weights_descriptor(self, bias: bool) -> int | None:
         """With the source as forward takes it, else as the library likes it best; None for slow."""
-        for source in (self._source, self._any(self.x.shape)):
-            made = self._create(
-                "backward_weights", self.algorithm, source,
-                self._any(self._plain_weights.shape), self._bias(bias), self._any(self.y.shape),
-                *self._geometry(), self._hint, None,
-            )  # fmt: skip
+        for source in (self._source, self._operand(self.x.shape)):
+            made = self._gradient_descriptor(self._hint, source, bias)
             if self._usable(made):
                 return made
         return None
@@ -192,8 +237,8 @@ class Convolution(Weighted):
         if made is None:
             return Lowered(lambda: self._patches.backward(False, weights, bias))
         program = Program(self.backend)
-        x = program.source(self.x.value, self._chosen(self.x, made, "src"))
-        dy = program.source(self.y.gradient, self._chosen(self.y, made, "diff_dst"))
+        x = self._source_in(program, made)
+        dy = self._gradient_in(program, made)
         chosen = self._weights_as(made, "diff_weights")
         dw, staged = program.target(self.w.gradient, chosen, self._stored, add_w, weights)
         arguments: dict[str | int, Any] = {"src": x, "diff_dst": dy, "diff_weights": dw}

@@ -10,10 +10,11 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from ...errors import BackendError
 from ..blob import Blob
 from ..tensor import NATIVE, Array, Tensor
-from .layouts import Descriptor, OneDNNTensor, Program
-from .library import FORWARD_TRAINING
+from .layouts import Descriptor, OneDNNTensor, Program, Seen
+from .library import BF16, F32, FORWARD_TRAINING
 from .weighted import Runnable, Weighted
 
 if TYPE_CHECKING:
@@ -47,9 +48,26 @@ class InnerProduct(Weighted):
         self._b = matrix(self.library, (outputs,)) if b else None
         y.lay_out(backend.plain_layout(y.shape))
         w.value.pinned = w.gradient.pinned = True
-        self._hint = self._create(
-            "forward", FORWARD_TRAINING, self._x, self._w, self._b, self._y, None
-        )
+        self._kind = backend.operand_kind
+        self._hint = self._forward_hint()
+
+    def _forward_hint(self) -> int:
+        """The descriptor of a forward primitive; of float32, if the library has none of 16 bits."""
+        x, w = (self._as_operand(layout) for layout in (self._x, self._w))
+        try:
+            return self._create("forward", FORWARD_TRAINING, x, w, self._b, self._y, None)
+        except BackendError:
+            if self._kind == F32:
+                raise
+        self._kind = F32
+        return self._forward_hint()
+
+    def _as_operand(self, layout: Descriptor) -> Descriptor:
+        return layout.in_bf16() if self._kind == BF16 else layout
+
+    def _operand(self, program: Program, seen: Seen) -> Seen:
+        """What is seen in float32, as products take it."""
+        return program.rounded(program.copied(seen, self._as_operand(seen[1])))
 
     def _rows(self, program: Program, tensor: Tensor) -> tuple[Tensor, Descriptor]:
         """The source as a plain matrix."""
@@ -60,42 +78,35 @@ class InnerProduct(Weighted):
         return plain, self._x
 
     def _forward_program(self, relu: float | None) -> Runnable:
-        program = Program(self.backend)
-        x, w, y = self._rows(program, self.x.value), self.w.value, self.y.value
+        program, y = Program(self.backend), self.y.value
+        x = self._operand(program, self._rows(program, self.x.value))
+        w = self._operand(program, (self.w.value, self._w_turned))
         bias = None
         if self.b is not None:
             bias = self.b.value, Descriptor.contiguous(self.library, (1, self.b.count))
-        program.product(x, (w, self._w_turned), (y, self._y), bias, relu)
+        program.product(x, w, (y, self._y), bias, relu)
         return program
 
     def _data_program(self) -> Program:
-        made = self._create("backward_data", self._x, self._w, self._y, self._hint, None)
         program = Program(self.backend)
+        dy = self._operand(program, (self.y.gradient, self._y))
+        w = self._operand(program, (self.w.value, self._w))
+        made = self._create("backward_data", self._x, w[1], dy[1], self._hint, None)
         dx: Tensor = self.x.gradient
         if not dx.layout.is_plain:
             dx = program.scratch(self.backend.plain_layout(self.x.shape))
-        program.add(
-            made,
-            {
-                "diff_dst": (self.y.gradient, self._y),
-                "weights": (self.w.value, self._w),
-                "diff_src": (dx, self._x),
-            },
-        )
+        program.add(made, {"diff_dst": dy, "weights": w, "diff_src": (dx, self._x)})
         if dx is not self.x.gradient:
             program.reorder(dx, self.x.gradient)
         return program
 
     def _weights_program(self, weights: bool, bias: bool, add_w: bool, add_b: bool) -> Program:
         wanted_bias = self._b if bias else None
-        made = self._create(
-            "backward_weights", self._x, self._w, wanted_bias, self._y, self._hint, None
-        )
         program = Program(self.backend)
-        arguments: dict[str | int, Any] = {
-            "src": self._rows(program, self.x.value),
-            "diff_dst": (self.y.gradient, self._y),
-        }
+        x = self._operand(program, self._rows(program, self.x.value))
+        dy = self._operand(program, (self.y.gradient, self._y))
+        made = self._create("backward_weights", x[1], self._w, wanted_bias, dy[1], self._hint, None)
+        arguments: dict[str | int, Any] = {"src": x, "diff_dst": dy}
         target = program.target(self.w.gradient, self._w, self._w, add_w, weights)
         arguments["diff_weights"], staged_weights = target
         staged_bias = None
@@ -134,8 +145,9 @@ class _Blocks:
         if plan.b is not None:
             bias = plan.b.value, Descriptor.contiguous(library, (1, plan.b.count))
         x, y = ((t, Descriptor.contiguous(library, t.shape)) for t in (self._x, self._y))
-        self._product = Program(backend)
-        self._product.product(x, (plan.w.value, plan._w_turned), y, bias, relu)
+        self._product = program = Program(backend)
+        w = plan._operand(program, (plan.w.value, plan._w_turned))
+        program.product(plan._operand(program, x), w, y, bias, relu)
 
     def run(self) -> None:
         self._gather.run()

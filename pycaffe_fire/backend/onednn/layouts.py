@@ -19,6 +19,7 @@ from ..tensor import NATIVE, Array, Layout, Tensor
 from .library import (
     ANY_LAYOUT,
     ARGUMENT,
+    BF16,
     F32,
     FORWARD_TRAINING,
     MULTIPLE_SOURCE,
@@ -74,9 +75,9 @@ class Descriptor(Layout):
         return cls(library, shape, library.new("memory_desc_create_with_strides", *arguments))
 
     @classmethod
-    def any(cls, library: Library, shape: Sequence[int]) -> Descriptor:
+    def any(cls, library: Library, shape: Sequence[int], kind: int = F32) -> Descriptor:
         """Leaves the choice to the primitive it is used to create."""
-        arguments = (len(shape), dims(shape), F32, ANY_LAYOUT)
+        arguments = (len(shape), dims(shape), kind, ANY_LAYOUT)
         return cls(library, shape, library.new("memory_desc_create_with_tag", *arguments))
 
     @classmethod
@@ -98,6 +99,18 @@ class Descriptor(Layout):
         arguments = (self.handle, dims(shape), dims(offset))
         made = self.library.new("memory_desc_create_submemory", *arguments)
         return Descriptor(self.library, shape, made, Descriptor.contiguous(self.library, shape))
+
+    def in_bf16(self) -> Descriptor:
+        """This layout in 16 bits: with the same strides, or plain where it is blocked."""
+        library, shape = self.library, self.shape
+        facts = library.describe(self.handle)
+        if facts["blocks"]:
+            arguments = (len(shape), dims(shape), BF16, PLAIN_TAGS[len(shape)])
+            made = library.new("memory_desc_create_with_tag", *arguments)
+        else:
+            arguments = (len(shape), dims(shape), BF16, dims(facts["strides"]))
+            made = library.new("memory_desc_create_with_strides", *arguments)
+        return Descriptor(library, shape, made, self.plain)
 
     @property
     def is_dense(self) -> bool:
@@ -357,6 +370,13 @@ class Program:
     def copied(self, seen: Seen, layout: Descriptor) -> Seen:
         """What is seen in one layout, in another: itself, or a copy that the program makes."""
         return self.source(seen[0], layout, seen[1])
+
+    def rounded(self, seen: Seen) -> Seen:
+        """An operand of a product with the numbers that bfloat16 has, where the backend says so and
+        the library could not multiply those themselves."""
+        if not self.backend.rounds_operands:
+            return seen
+        return self.copied(self.copied(seen, seen[1].in_bf16()), seen[1])
 
     def product(
         self, a: Seen, b: Seen, c: Seen, bias: Seen | None = None, relu: float | None = None,

@@ -24,7 +24,8 @@ LIBRARY_VARIABLE = "PYCAFFE_FIRE_DNNL"
 WHEELS = ("onednn-cpu-gomp", "onednn-cpu-tbb", "onednn-cpu-iomp")
 SONAME = "libdnnl.so.3"
 
-F32 = 3
+BF16, F32 = 2, 3
+ISA_WITH_BF16 = 0xE7  # bits of dnnl_cpu_isa_t: AVX-512 with bfloat16, which AMX has, too
 FORWARD_TRAINING, BACKWARD, BACKWARD_DATA = 64, 128, 160
 CONVOLUTION_DIRECT, DECONVOLUTION_DIRECT = 1, 10
 RELU, RELU_FROM_OUTPUT = 32, 256
@@ -154,6 +155,8 @@ class Library:
         self._lib.dnnl_memory_desc_get_size.restype = _size
         self._lib.dnnl_memory_desc_equal.argtypes = [_void, _void]
         self._lib.dnnl_memory_desc_equal.restype = _int
+        self._lib.dnnl_get_effective_cpu_isa.argtypes = []
+        self._lib.dnnl_get_effective_cpu_isa.restype = _int
         self.execute = self._lib.dnnl_primitive_execute
         self.execute.argtypes, self.execute.restype = [_void, _void, _int, _void], _int
         # Layouts in use, by shape: layers of a net have few shapes.
@@ -196,6 +199,12 @@ class Library:
         """Primitives that this Python thread creates from now on use `threads` threads."""
         if self._omp is not None:
             self._omp.omp_set_num_threads(threads)
+
+    @property
+    def multiplies_bf16(self) -> bool:
+        """Has the CPU instructions for products of bfloat16? Without them they are no faster."""
+        found = self._lib.dnnl_get_effective_cpu_isa()
+        return bool(found & ISA_WITH_BF16 == ISA_WITH_BF16)
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call dnnl_<name>; a status other than success raises BackendError."""
