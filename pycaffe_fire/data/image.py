@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from PIL import Image, ImageOps
 
 from ..errors import DataError
 from .arrow import shared_pixels
+from .resize import resize
 
 # What each of Pillow's 8-bit modes becomes; colours stay colours and alpha stays, as in OpenCV.
 _MODES = {
@@ -26,12 +28,15 @@ _MODES = {
 _GRAY = (3737, 19234, 9797)  # shares of blue, green and red in 1/32768, cut off as libpng does
 _ENCODERS = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG", "bmp": "BMP", "tiff": "TIFF"}
 _JPEG_QUALITY = 95  # OpenCV's
+_ORIENTATION, _ON_ITS_SIDE = 0x0112, range(5, 9)  # an entry of EXIF, and those that swap the sides
 # What OpenCV reads, and GIF. Parsers of rare formats want memory as a damaged header says.
 FORMATS = (
     "JPEG", "PNG", "BMP", "DIB", "TIFF", "WEBP", "PPM", "JPEG2000", "SUN", "GIF",
 )  # fmt: skip
 
 
+# In the environment: decode JPEGs at a fraction of their size where they are made smaller anyway.
+FAST_JPEG = "PYCAFFE_FIRE_FAST_JPEG"
 PIXELS_VARIABLE = "PYCAFFE_FIRE_MAX_PIXELS"
 _MAX_PIXELS = 1 << 25  # a small file may hold billions of them
 
@@ -70,6 +75,30 @@ def read_image(path: str, color: bool = True, data: bytes | None = None) -> NDAr
     return _view(_decode(file, path, color, not color, upright=True))
 
 
+Size = Callable[[int, int], tuple[int, int]]
+
+
+def read_resized(path: str, color: bool, size: Size) -> NDArray[np.uint8]:
+    """`read_image`, resized to what `size` makes of its height and width.
+
+    With FAST_JPEG a JPEG that becomes less than half as high and wide is decoded at a half, a
+    quarter or an eighth of its size, without its finest frequencies: several times as fast, and the
+    pixels differ a little from Caffe's.
+    """
+    target = (0, 0)
+
+    def reduce(image: Image.Image) -> tuple[int, int]:
+        nonlocal target
+        width, height = image.size
+        turned = image.getexif().get(_ORIENTATION, 1) in _ON_ITS_SIDE
+        target = size(width, height) if turned else size(height, width)
+        least = target if turned else target[::-1]
+        return least if os.environ.get(FAST_JPEG) else image.size
+
+    file = io.BytesIO(read_bytes(path))
+    return resize(_view(_decode(file, path, color, not color, True, reduce)), *target)
+
+
 def read_bytes(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
@@ -102,10 +131,15 @@ def refuse_if_large(image: Image.Image, where: str) -> None:
         )
 
 
-def _decode(file: Any, where: str, color: bool, gray: bool, upright: bool) -> Image.Image:
+def _decode(
+    file: Any, where: str, color: bool, gray: bool, upright: bool,
+    reduce: Callable[[Image.Image], tuple[int, int]] = lambda image: image.size,
+) -> Image.Image:  # fmt: skip
+    """`reduce` gives the width and height that will do, before the image is decoded."""
     try:
         with Image.open(file, formats=FORMATS) as image:
             refuse_if_large(image, where)
+            least = reduce(image)
             kind = _MODES.get(image.mode)
             if _is_deep(image) and (color or gray):
                 upper = _upper_bytes(image)
@@ -113,9 +147,11 @@ def _decode(file: Any, where: str, color: bool, gray: bool, upright: bool) -> Im
             if kind is None:
                 raise DataError(f"{where}: images of mode {image.mode} are not 8-bit; convert it")
             if gray:
-                image.draft("L", image.size)  # the brightness that a JPEG stores anyway
+                image.draft("L", least)  # the brightness that a JPEG stores anyway
             elif color:
                 kind = "RGB"
+                if least != image.size:
+                    image.draft(None, least)
             image.load()
             turned = ImageOps.exif_transpose(image) if upright and "exif" in image.info else image
             if gray and turned.mode != "L":

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from ..errors import DataError
 from .bad_records import FAIL
 from .cache import Cache
-from .image import read_image
+from .image import FAST_JPEG, Size, read_resized
 from .order import Order
-from .resize import resize
 from .source import ImageSource, Sample
 from .transformer import Transformer
+
+log = logging.getLogger("pycaffe_fire")
 
 
 class Entry(NamedTuple):
@@ -59,9 +60,6 @@ def read_list(path: str | os.PathLike[str]) -> list[Entry]:
     return entries
 
 
-Size = Callable[[int, int], tuple[int, int]]
-
-
 class ImageListSource(ImageSource):
     """Images of a list; `size` maps their (height, width) to the one they are resized to.
 
@@ -84,6 +82,8 @@ class ImageListSource(ImageSource):
         self._entries = read_list(list_file)
         self._root, self._color, self._size = root, color, size
         self._cache: Cache[NDArray[np.uint8]] | None = Cache(list_file) if cache else None
+        if os.environ.get(FAST_JPEG):
+            log.info("%s: large JPEGs are decoded at a fraction of their size", list_file)
         super().__init__(transformer, order, classes, policy)
 
     def __len__(self) -> int:
@@ -100,10 +100,9 @@ class ImageListSource(ImageSource):
 
     def _image(self, record: int) -> NDArray[np.uint8]:
         try:
-            image = read_image(self._root + self._entries[record].path, self._color)
+            return read_resized(self._root + self._entries[record].path, self._color, self._size)
         except DataError as error:
             raise DataError(f"{self._list}: {error}") from None
-        return resize(image, *self._size(*image.shape[1:]))
 
 
 def size_rule(

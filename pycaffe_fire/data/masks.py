@@ -13,8 +13,8 @@ from PIL import Image
 
 from ..errors import DataError
 from .bad_records import FAIL
-from .image import FORMATS, read_image, refuse_if_large
-from .image_list import Size, lines_of
+from .image import FORMATS, Size, read_image, refuse_if_large
+from .image_list import lines_of
 from .order import Order
 from .resize import resize
 from .source import Buffers, Floats, ImageSource, Sample

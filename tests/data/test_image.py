@@ -12,7 +12,14 @@ import pytest
 from PIL import Image
 
 from pycaffe_fire.data import image as image
-from pycaffe_fire.data.image import decode_image, encode_image, read_image
+from pycaffe_fire.data.image import (
+    FAST_JPEG,
+    decode_image,
+    encode_image,
+    read_image,
+    read_resized,
+)
+from pycaffe_fire.data.resize import resize
 from pycaffe_fire.errors import DataError
 
 RNG = np.random.default_rng(11)
@@ -131,3 +138,58 @@ def test_files_that_are_not_there_or_no_images(tmp_path: Path) -> None:
     (tmp_path / "bad.png").write_bytes(b"hello")
     with pytest.raises(DataError, match="bad.png: the image cannot be decoded: cannot identify"):
         read_image(str(tmp_path / "bad.png"))
+
+
+# Files that are made smaller.
+
+
+def shrunk(height: int, width: int) -> tuple[int, int]:
+    """By the shorter side, so that it matters whether an image stands or lies."""
+    scale = 20 / min(height, width)
+    return round(height * scale), round(width * scale)
+
+
+def turned_exif() -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    return exif
+
+
+FILES = {
+    "colour": lambda: encode(photo(160, 200), "JPEG", quality=95),
+    "turned": lambda: encode(photo(160, 200), "JPEG", quality=95, exif=turned_exif()),
+    "grey": lambda: encode(photo(160, 200).convert("L"), "JPEG", quality=95),
+    "PNG": lambda: encode(photo(160, 200), "PNG"),
+    "deep PNG": lambda: encode(Image.fromarray(np.full((90, 60), 40_000, np.uint16)), "PNG"),
+    "not half": lambda: encode(photo(30, 36), "JPEG", quality=95),
+}
+
+
+@pytest.mark.parametrize("color", [True, False])
+@pytest.mark.parametrize("name", FILES)
+def test_a_resized_file_is_the_whole_one_resized(tmp_path: Path, name: str, color: bool) -> None:
+    path = tmp_path / "image"
+    path.write_bytes(FILES[name]())
+    whole = read_image(str(path), color)
+    right = resize(whole, *shrunk(*whole.shape[1:]))
+    assert np.array_equal(read_resized(str(path), color, shrunk), right)
+
+
+@pytest.mark.parametrize("color", [True, False])
+@pytest.mark.parametrize("name", FILES)
+def test_fast_jpegs_have_the_size_and_nearly_the_pixels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, color: bool
+) -> None:
+    path = tmp_path / "image"
+    path.write_bytes(FILES[name]())
+    right = read_resized(str(path), color, shrunk)
+    monkeypatch.setenv(FAST_JPEG, "1")
+    sizes: list[tuple[int, int]] = []
+    decode = image._view
+    monkeypatch.setattr(image, "_view", lambda im: sizes.append(im.size) or decode(im))
+    fast = read_resized(str(path), color, shrunk)
+    assert fast.shape == right.shape
+    assert np.abs(fast.astype(int) - right).mean() < 6
+    reduced = name in ("colour", "turned", "grey")
+    assert (max(sizes[-1]) < 60) == (reduced or name == "not half"), "decoded at another size"
+    assert np.array_equal(fast, right) != reduced
