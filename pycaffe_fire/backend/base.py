@@ -247,6 +247,31 @@ class NormPlan(ABC):
         """Write the input's gradient, add to those of scale and shift."""
 
 
+class NormSumPlan(ABC):
+    """Batch normalisation y of x, added to another blob. Of y only the sum is written."""
+
+    mean: Tensor
+    variance: Tensor
+
+    @abstractmethod
+    def forward(self, running: RunningMoments | None = None) -> None:
+        """As NormPlan's; writes the sum."""
+
+    @abstractmethod
+    def show(self) -> None:
+        """After a forward pass: write y as it was added, and keep x for backward elsewhere if it is
+        the same blob."""  # fmt: skip
+
+    @abstractmethod
+    def hide(self) -> None:
+        """Give x back to a blob that has been shown y."""
+
+    @abstractmethod
+    def backward(self, data: bool, scale: bool, shift: bool, addend: bool) -> None:
+        """From the gradients of the sum's readers write those of the sum, of x, and of what was
+        added; add to those of scale and shift."""
+
+
 class WeightedPlan(ABC):
     """An op with parameters. `backward` accumulates into parameter gradients, as Caffe does."""
 
@@ -492,6 +517,28 @@ class Backend(ABC):
     ) -> NormPlan:
         """y = (x - mean) / sqrt(variance + eps) per channel (axis 1), then * scale + shift and
         ReLU where asked; x and y may be one blob: its input is kept for backward."""  # fmt: skip
+
+    @property
+    def sums_norms(self) -> bool:
+        """May `batch_norm_sum` have plans?"""
+        return False
+
+    def batch_norm_sum(
+        self,
+        x: Blob,
+        y: Blob,
+        scale: Blob | None,
+        shift: Blob | None,
+        eps: float,
+        global_stats: bool,
+        addend: Blob,
+        total: Blob,
+        relu: float | None,
+        readers: Sequence[Blob],
+    ) -> NormSumPlan | None:
+        """total = ReLU of (y + addend), for y as of `batch_norm`; the gradients of `readers`, which
+        may be total alone, make up that of total. None where one op does not do it."""
+        return None
 
     @abstractmethod
     def weighted_sum(

@@ -22,6 +22,7 @@ from .context import Context
 from .description import Description, Storage
 from .fillers import fill
 from .frozen import After, FrozenOp, PerChannel
+from .joined import JoinedOp, Sum
 from .plugins import PluginRegistry
 
 Count = tuple[int, "int | None"]  # at least, at most (None: no limit)
@@ -104,6 +105,10 @@ class Layer(Description):
         """
         raise NotImplementedError
 
+    def forward_again(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        """Write the tops of the last pass once more, and do nothing else that a pass does."""
+        self.forward(bottom, top)
+
     def plan_ahead(self, leads: bool) -> None:
         """Make plans that are otherwise made in the first pass: their memory is to be known."""
 
@@ -143,6 +148,10 @@ class Layer(Description):
     def frozen(self, bottom: Blob, top: Blob, after: After) -> FrozenOp | None:
         """An op for weights that rarely change, which also does the work of the layers `after`
         this one and writes the last one's top; None: there is none, or it would not be faster."""
+        return None
+
+    def joined(self, bottom: Sequence[Blob], top: Sequence[Blob], after: Sum) -> JoinedOp | None:
+        """An op for training that also does what comes `after` this layer; None: there is none."""
         return None
 
     @property

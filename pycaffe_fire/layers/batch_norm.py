@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from .. import schema
-from ..backend.base import NormPlan, RunningMoments
+from ..backend.base import NormPlan, NormSumPlan, RunningMoments
 from ..backend.blob import Blob
 from ..schema.proto import BatchNormParameter, LayerParameter
 from .base import Neuron, is_train, register_layer
 from .frozen import PerChannel, values_of
+from .joined import JoinedOp, Sum
 from .synced_statistics import SyncedStatistics
 
 
@@ -31,6 +32,7 @@ class BatchNorm(Neuron):
     averages = (0, 1, 2)
     fuses = ("Scale", "ReLU")
     fuses_backward = True
+    joins_sums = True
 
     @classmethod
     def can_fuse(cls, follower: LayerParameter) -> bool:
@@ -141,17 +143,42 @@ class BatchNorm(Neuron):
         for plan in self._plans[True]:
             plan.restore()
         self.leads = False
+        self.forward_again(bottom, top)
+
+    def forward_again(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self._run(remember=False)
 
     def _run(self, remember: bool) -> None:
         for run, plan in zip(self._runs, self._plans_for(), strict=True):
-            if self._use_global:
-                sums = (blob.data for blob in self.blobs[:3])
-                plan.mean.array[...], plan.variance.array[...] = self._averages(*sums)
             run.take_data()
-            samples = run.x.count // max(self.blobs[0].count, 1)
-            plan.forward(self._running(samples) if remember else None)
+            self._run_plan(run.x, plan, remember)
             run.give_data()
+
+    def _run_plan(self, x: Blob, plan: NormPlan | NormSumPlan, remember: bool) -> None:
+        if self._use_global:
+            sums = (blob.data for blob in self.blobs[:3])
+            plan.mean.array[...], plan.variance.array[...] = self._averages(*sums)
+        samples = x.count // max(self.blobs[0].count, 1)
+        plan.forward(self._running(samples) if remember else None)
+
+    def joined(self, bottom: Sequence[Blob], top: Sequence[Blob], after: Sum) -> JoinedOp | None:
+        x, eps = bottom[0], self.param.batch_norm_param.eps
+        scale, shift = (*(after.scale.blobs if after.scale else ()), None, None)[:2]
+        plan = self.backend.batch_norm_sum(
+            x, top[0], scale, shift, eps, self._use_global, after.addend, after.total, after.relu,
+            after.readers,
+        )  # fmt: skip
+        if plan is None:
+            return None
+
+        def backward(data: bool, addend: bool) -> None:
+            learns = [*(after.scale.param_propagate_down if after.scale else ()), False, False]
+            plan.backward(data, learns[0], learns[1], addend)
+
+        def forward() -> None:
+            self._run_plan(x, plan, remember=not self._use_global)
+
+        return JoinedOp(forward, backward, plan.show, plan.hide)
 
     def plan_ahead(self, leads: bool) -> None:
         self.leads = leads

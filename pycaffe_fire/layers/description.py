@@ -67,6 +67,8 @@ class Description:
     fuses: ClassVar[tuple[str, ...]] = ()
     fuses_backward: ClassVar[bool] = False  # also their backward passes; needs `separate`
 
+    joins_sums: ClassVar[bool] = False  # may `joined` have an op for the sum that takes its top?
+
     @classmethod
     def field_of(cls, kind: str) -> str | None:
         """`param_field` for a layer of type `kind`; None if there is no such field."""

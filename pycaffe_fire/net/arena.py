@@ -5,7 +5,7 @@ Offsets come from a greedy placement, largest first, over lifetimes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..backend.tensor import Tensor
 
@@ -14,12 +14,14 @@ ALIGNMENT = 16  # elements
 
 @dataclass
 class Lifetime:
-    """A tensor that is in use from one number (of a layer or step) to another, both included."""
+    """A tensor that is in use from one number (of a layer or step) to another, both included, and
+    others of its size that may lie in its place."""
 
     tensor: Tensor
     first: int
     last: int
     offset: int = 0
+    others: list[Tensor] = field(default_factory=list)
 
     @property
     def elements(self) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from .arena import Lifetime, place
 
 if TYPE_CHECKING:
+    from .joins import Join
     from .net import Net
 
 
@@ -20,13 +21,20 @@ def share_gradients(net: Net) -> None:
     size = place(lifetimes)
     arena = net.backend.empty(size)
     for life in lifetimes:
-        life.tensor.bind(arena[life.offset : life.offset + life.elements])
-        life.tensor.clear()
+        for tensor in (life.tensor, *life.others):
+            tensor.bind(arena[life.offset : life.offset + life.elements])
+            tensor.clear()
 
 
 def planned_elements(net: Net, shared: bool) -> tuple[int, int]:
     """How many float32 words the net's blobs will take: values, and gradients once it has run."""
-    values = {id(blob.value): blob.value for tops in net.tops for blob in tops}
+    hidden = {id(join.hidden) for join in net.joins}
+    values = {
+        id(blob.value): blob.value
+        for tops in net.tops
+        for blob in tops
+        if id(blob.value) not in hidden
+    }
     lifetimes = _lifetimes(net)
     gradients = place(lifetimes) if shared else sum(life.elements for life in lifetimes)
     return sum(tensor.words for tensor in values.values()), gradients
@@ -43,10 +51,28 @@ def _lifetimes(net: Net) -> list[Lifetime]:
         }
     found: dict[int, Lifetime] = {}
     for i, (bottoms, tops) in enumerate(zip(net.bottoms, net.tops, strict=True)):
+        join = net.joins.of(i)
+        first, last = (i, i) if join is None else (join.first, join.last)
         for blob in (*bottoms, *tops):
             tensor = blob.gradient
             if id(tensor) in kept or not net.need_backward[i]:
                 continue
-            life = found.setdefault(id(tensor), Lifetime(tensor, i, i))
-            life.first, life.last = min(life.first, i), max(life.last, i)
-    return list(found.values())
+            life = found.setdefault(id(tensor), Lifetime(tensor, first, last))
+            life.first, life.last = min(life.first, first), max(life.last, last)
+    for join in net.joins:
+        for old, new in join.same_memory:
+            if id(old) in found and id(new) in found:
+                _unite(found, id(old), id(new), join)
+    return list({id(life): life for life in found.values()}.values())
+
+
+def _unite(found: dict[int, Lifetime], old: int, new: int, join: Join) -> None:
+    """Let two gradients have one place, if only the join needs both: the one takes the other's."""
+    a, b = found[old], found[new]
+    if a is b or max(a.first, b.first) < join.first or min(a.last, b.last) > join.last:
+        return
+    a.first, a.last = min(a.first, b.first), max(a.last, b.last)
+    a.others += [b.tensor, *b.others]
+    for key, life in found.items():
+        if life is b:
+            found[key] = a

@@ -23,6 +23,7 @@ from ..layers import Layer, is_built_in
 from ..layers.frozen import FrozenOp
 from .arena import Lifetime, place
 from .fused_steps import FusedStep, find_fused
+from .guard import Guard
 
 if TYPE_CHECKING:
     from .net import Net
@@ -64,18 +65,6 @@ class PlainStep:
     def run(self) -> None:
         self.layer.leads = self.leads
         self.layer.forward(self.bottom, self.top)
-
-
-class Guard:
-    """Tells a plan, while there is one, that a tensor is about to be given out or reshaped."""
-
-    def __init__(self, plan: InferencePlan) -> None:
-        self._plan = weakref.ref(plan)
-
-    def __call__(self, tensor: Tensor) -> None:
-        plan = self._plan()
-        if plan is not None:
-            plan.look(tensor)
 
 
 class InferencePlan:

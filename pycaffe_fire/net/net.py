@@ -18,8 +18,9 @@ from . import debug
 from .by_name import ByName
 from .engines import tell_engines
 from .gradient_arena import share_gradients
-from .groups import Unfinished
+from .groups import Unfinished, separate_cut
 from .inference_plan import InferencePlan, can_plan
+from .joins import Join, Joins
 from .weights import copy_weights, save_weights
 from .wiring import Wiring
 
@@ -84,6 +85,7 @@ class Net(Wiring):
                 if layer.blobs
             ),
         )
+        self.joins = Joins(self)
         self._unfinished = Unfinished(self)
         self._unfinished.watch(self.blobs)
         self.hooks = Hooks()
@@ -126,6 +128,7 @@ class Net(Wiring):
         """Run layers start..end (inclusive) and return the weighted sum of their losses."""
         self.backend.activate()
         last = len(self.layers) - 1 if end is None else end
+        self.joins.before_forward(start, last)
         if self.inference is None:
             return self._run_layers(start, last)
         whole = start == 0 and last == len(self.layers) - 1
@@ -147,6 +150,12 @@ class Net(Wiring):
 
     def _run_layer(self, index: int, start: int, last: int) -> float:
         """Run a layer in a pass from `start` to `last`, unless its leader did, for its loss."""
+        join = self.joins.of(index)
+        if join is not None and start <= join.first and join.last <= last:
+            if index == join.first:
+                join.forward()
+            if join.runs:
+                return 0.0
         layer, leader = self.layers[index], self.leader_of.get(index, -1)
         if leader >= start and self.layers[leader].leads:
             return 0.0
@@ -167,6 +176,11 @@ class Net(Wiring):
             loss += weight * self.backend.total(blob.data)
         return loss
 
+    def leader(self, index: int) -> int:
+        """The layer whose op does this one's work in a pass over the whole net; itself, if none."""
+        join = self.joins.of(index)
+        return self.leader_of.get(index, index) if join is None else join.first
+
     def compute_again(self) -> float:
         """Run all layers but those that bring data, on the data of the last pass; returns the
         weighted sum of their losses."""
@@ -178,9 +192,12 @@ class Net(Wiring):
         return loss
 
     def plan_if_stale(self, index: int) -> None:
-        """Plan a layer again whose bottoms have another shape or layout than they had."""
-        if self.layers[index].stale(self.bottoms[index]):
-            self._plan(index)
+        """Plan a layer again whose bottoms have another shape or layout than they had; so also
+        those that may run with it."""
+        join = self.joins.of(index)
+        for i in join.members if join is not None and join.first == index else (index,):
+            if self.layers[i].stale(self.bottoms[i]):
+                self._plan(i)
 
     def run_backward(
         self,
@@ -192,15 +209,17 @@ class Net(Wiring):
         self.backend.activate()
         self.stop_inference()  # which leaves out values that are needed from now on
         first = len(self.layers) - 1 if start is None else start
+        self.joins.before_backward(first, end)
+        separate_cut(self, first, end)
         self._unfinished.begin(first)
         for i in range(first, end - 1, -1):
-            leader = self.layers[self.leader_of[i]] if i in self.leader_of else None
-            done = leader is not None and leader.leads and leader.fuses_backward
             for hook in self.hooks.before_backward:
                 hook(i)
-            if self.need_backward[i] and not done:
-                for tensor in self.unwritten[i] if i < first else ():
-                    tensor.clear()
+            join = self.joins.of(i)
+            if join is not None and join.runs:
+                self._run_join_backward(join, i, first)
+            elif self.need_backward[i] and not self._done_by_leader(i):
+                self._clear_unwritten(i, first)
                 mark = self.backend.mark()
                 self._run_layer_backward(i)
                 self.backend.write_back(mark)
@@ -214,6 +233,24 @@ class Net(Wiring):
         self.backend.run_deferred()
         if self.debug_info and start is None and end == 0:
             debug.all_params(self)
+
+    def _done_by_leader(self, index: int) -> bool:
+        """Has this layer's backward pass been a part of its leader's?"""
+        leader = self.layers[self.leader_of[index]] if index in self.leader_of else None
+        return leader is not None and leader.leads and leader.fuses_backward
+
+    def _clear_unwritten(self, index: int, first: int) -> None:
+        """The caller of a pass from layer `first` on sees to the gradients of its tops."""
+        for tensor in self.unwritten[index] if index < first else ():
+            tensor.clear()
+
+    def _run_join_backward(self, join: Join, index: int, first: int) -> None:
+        """All of it when the turn of the layer comes that leads it."""
+        if index == join.first:
+            for member in join.members:
+                self._clear_unwritten(member, first)
+            join.backward()
+            self._unfinished.note(join.first)
 
     def _run_layer_backward(self, index: int) -> None:
         layer, wanted, bottom = self.layers[index], self.propagate_down[index], self.bottoms[index]

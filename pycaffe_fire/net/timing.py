@@ -58,8 +58,9 @@ def time_net(net: Net, iterations: int, each: Callable[[int, float], None]) -> N
     The net should have run before: its first passes plan and allocate.
     """
     times = NetTimes([LayerTimes(layer.name) for layer in net.layers])
-    for follower, leader in net.leader_of.items():
-        times.layers[follower].inside = net.layers[leader].name
+    for i, layer in enumerate(times.layers):
+        if net.leader(i) != i:
+            layer.inside = net.layers[net.leader(i)].name
 
     def add(index: int, which: str, seconds: float) -> None:
         layer = times.layers[index]

@@ -17,7 +17,6 @@ from ..backend.tensor import Array
 from ..errors import ArgumentError, BlobNameError
 from ..layers import Context, Layer
 from ..layers.memory_data import MemoryData
-from ..net.groups import separate_cut
 from ..net.net import Hook
 from ..net.net import Net as CoreNet
 from ..net.weights import layer_weights
@@ -137,15 +136,19 @@ class Net(CoreNet):
 
     def before_forward(self, hook: Hook) -> None:
         """Call `hook` with a layer's index before its every forward."""
+        self.joins.dissolve()  # a hook may change blobs between layers
         self.hooks.before_forward.append(hook)
 
     def after_forward(self, hook: Hook) -> None:
+        self.joins.dissolve()  # a hook may change blobs between layers
         self.hooks.after_forward.append(hook)
 
     def before_backward(self, hook: Hook) -> None:
+        self.joins.dissolve()  # a hook may change blobs between layers
         self.hooks.before_backward.append(hook)
 
     def after_backward(self, hook: Hook) -> None:
+        self.joins.dissolve()  # a hook may change blobs between layers
         self.hooks.after_backward.append(hook)
 
     def forward(
@@ -200,8 +203,6 @@ class Net(CoreNet):
 
     def _backward(self, start: int, end: int) -> None:
         self.before_run()
-        self.stop_inference()
-        separate_cut(self, start, end)
         try:
             self.run_backward(start, end)
         finally:

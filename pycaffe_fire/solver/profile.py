@@ -33,7 +33,7 @@ class Profiler:
                 layer.name,
                 self._shortest.get((i, "forward"), 0.0),
                 self._shortest.get((i, "backward"), 0.0),
-                self._net.layers[self._net.leader_of[i]].name if i in self._net.leader_of else "",
+                self._net.layers[self._net.leader(i)].name if self._net.leader(i) != i else "",
             )
             for i, layer in enumerate(self._net.layers)
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,8 @@ from timing import (
 from pycaffe_fire import schema
 from pycaffe_fire.backend import cpu_backend
 from pycaffe_fire.errors import FireError
-from pycaffe_fire.layers.base import Layer
 from pycaffe_fire.net.synthetic import class_counts
+from pycaffe_fire.net.timing import LayerClock
 from pycaffe_fire.solver import Solver, SolverOptions
 
 PHASES = ("forward", "backward")
@@ -118,39 +118,29 @@ class FireNet(Contender):
 
     def profile(self, repeats: int, tolerance: float, limit: float) -> dict[str, Any]:
         """Least seconds of each layer's forward and backward, and of what lies between them."""
-        clocks = [LayerClock(layer) for layer in self.net.layers]
+        layers = self.net.layers
+        last = {phase: [0.0] * len(layers) for phase in PHASES}
+        least = {phase: [inf] * len(layers) for phase in PHASES}
+
+        def note(index: int, phase: str, seconds: float) -> None:
+            last[phase][index] = seconds
+            least[phase][index] = min(least[phase][index], seconds)
+
+        LayerClock(self.net, note).attach()
         between: list[list[float]] = []
         until = time.monotonic() + limit
         for _ in range(repeats):
             wait_for_quiet(tolerance, until)
             watch = Stopwatch()
             self.step(watch)
-            inside = [sum(clock.last[phase] for clock in clocks) for phase in PHASES]
-            between.append([watch.phases[p] - i for p, i in zip(PHASES, inside, strict=True)])
+            between.append([watch.phases[phase] - sum(last[phase]) for phase in PHASES])
         return {
-            "layers": [[c.layer.name, c.layer.type, *c.least.values()] for c in clocks],
+            "layers": [
+                [layer.name, layer.type, *(least[phase][i] for phase in PHASES)]
+                for i, layer in enumerate(layers)
+            ],
             "between": [min(column) for column in zip(*between, strict=True)],
         }
-
-
-class LayerClock:
-    """The last and the shortest time of a layer's phases; what another layer does for it is 0."""
-
-    def __init__(self, layer: Layer) -> None:
-        self.layer = layer
-        self.last = dict.fromkeys(PHASES, 0.0)
-        self.least = dict.fromkeys(PHASES, 0.0)
-        for phase in PHASES:
-            setattr(layer, phase, self._timed(phase, getattr(layer, phase)))
-
-    def _timed(self, phase: str, run: Callable[..., None]) -> Callable[..., None]:
-        def timed(*arguments: Any) -> None:
-            began = time.perf_counter()
-            run(*arguments)
-            seconds = self.last[phase] = time.perf_counter() - began
-            self.least[phase] = min(self.least[phase] or seconds, seconds)
-
-        return timed
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ..base import JoinPlan, NormPlan, Plan, PoolingPlan, WeightedPlan, Window
+from ..base import JoinPlan, NormPlan, NormSumPlan, Plan, PoolingPlan, WeightedPlan, Window
 from ..blob import Blob
+from ..compiled import available
 from ..kernel_ops import KernelBackend
 from ..tensor import BFLOAT16, FLOAT32, Array, Tensor
 from .activation import ReLU
@@ -22,6 +23,7 @@ from .convolution import Convolution
 from .inner_product import InnerProduct, RowBlocks
 from .layouts import Descriptor, OneDNNTensor, Program, Workspace
 from .library import BF16, BINARY_ADD, F32, RELU, Library
+from .norm_sum import NormSum
 from .pooling import Pooling
 from .weighted_sum import WeightedSum
 from .winograd import Winograd
@@ -54,6 +56,10 @@ class OneDNNBackend(KernelBackend):
         self.workspace = Workspace(self)
         self._direct = False  # while plans are made whose sums are to be taken as they stand
         self._per_sample = False  # while plans are made that must not depend on the batch
+
+    @property
+    def sums_norms(self) -> bool:
+        return available()
 
     def another(self, threads: int) -> OneDNNBackend:
         return OneDNNBackend(threads, self.products)
@@ -194,6 +200,16 @@ class OneDNNBackend(KernelBackend):
         if not 2 <= len(x.shape) <= 5 or 0 in x.shape:
             return super().batch_norm(x, y, scale, shift, eps, global_stats, relu)
         return BatchNorm(self, x, y, scale, shift, eps, global_stats, relu)
+
+    def batch_norm_sum(
+        self, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None, eps: float,
+        global_stats: bool, addend: Blob, total: Blob, relu: float | None, readers: Sequence[Blob],
+    ) -> NormSumPlan | None:  # fmt: skip
+        if not NormSum.supports(x, addend, total):
+            return None
+        return NormSum(
+            self, x, y, scale, shift, eps, global_stats, addend, total, relu, readers
+        )  # fmt: skip
 
     def weighted_sum(
         self, xs: Sequence[Blob], y: Blob, coefficients: Sequence[float], relu: float | None

@@ -1,0 +1,120 @@
+"""Sweeps over the pixels of a block of channels, on vectors of channels, for kernels to call.
+
+A compiler that cannot know whether what is read overlaps what is written works on single numbers.
+So the instructions are written out here: a pixel is read before it is written.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..compiled import Intrinsic
+from .tiles import LANES
+
+_CONTRACT = ("contract",)  # a product and a sum may become one instruction
+
+# Of a pixel: the vectors read, those of the tables and of the sums so far, and the slope, to the
+# vectors to be written and the new sums.
+Body = Callable[..., tuple[Sequence[Any], Sequence[Any]]]
+
+
+class Arithmetic:
+    """Appends instructions on vectors."""
+
+    def __init__(self, builder: Any) -> None:
+        self.ir = importlib.import_module("llvmlite.ir")
+        self.builder = builder
+        self.vector = self.ir.VectorType(self.ir.FloatType(), LANES)
+        self.zero = self.ir.Constant(self.vector, [0.0] * LANES)
+
+    def plus(self, a: Any, b: Any) -> Any:
+        return self.builder.fadd(a, b, flags=_CONTRACT)
+
+    def minus(self, a: Any, b: Any) -> Any:
+        return self.builder.fsub(a, b, flags=_CONTRACT)
+
+    def times(self, a: Any, b: Any) -> Any:
+        return self.builder.fmul(a, b, flags=_CONTRACT)
+
+    def where_positive(self, sign: Any, a: Any, b: Any) -> Any:
+        """a where `sign` is above 0, else b; also of NaN."""
+        return self.builder.select(self.builder.fcmp_ordered(">", sign, self.zero), a, b)
+
+    def everywhere(self, number: Any) -> Any:
+        """A vector of one number."""
+        index = self.ir.Constant(self.ir.IntType(32), 0)
+        one = self.builder.insert_element(
+            self.ir.Constant(self.vector, self.ir.Undefined), number, index
+        )
+        lanes = self.ir.Constant(self.ir.VectorType(self.ir.IntType(32), LANES), [0] * LANES)
+        return self.builder.shuffle_vector(
+            one, self.ir.Constant(self.vector, self.ir.Undefined), lanes
+        )
+
+    def address(self, pointer: Any, offset: Any) -> Any:
+        return self.builder.bitcast(self.builder.gep(pointer, [offset]), self.vector.as_pointer())
+
+    def load(self, pointer: Any, offset: Any) -> Any:
+        return self.builder.load(self.address(pointer, offset), align=4)
+
+    def store(self, value: Any, pointer: Any, offset: Any) -> None:
+        self.builder.store(value, self.address(pointer, offset), align=4)
+
+
+def sweep(body: Body, reads: int) -> Callable[..., None]:
+    """f(streams, place, pixels, b, tables, row, sums, sums_row, slope) for LANES channels.
+
+    Streams are arrays whose pixel k lies at place + k * b: the first `reads` are read, the others
+    written. Tables hold one number for each channel from `row` on; sums receive theirs from
+    `sums_row` on. Offsets count elements.
+    """
+
+    def on_pixels(
+        typing: Any, streams: Any, place: Any, pixels: Any, b: Any, tables: Any, row: Any,
+        sums: Any, sums_row: Any, slope: Any,
+    ) -> Any:  # fmt: skip
+        types = importlib.import_module("numba.core.types")
+        index = types.intp
+        signature = types.void(
+            streams, index, index, index, tables, index, sums, index, types.float32
+        )
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            _write(context, builder, signature, values, body, reads)
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return Intrinsic(on_pixels)
+
+
+def _write(context: Any, builder: Any, signature: Any, values: Any, body: Body, reads: int) -> None:
+    tools = importlib.import_module("numba.core.cgutils")
+
+    def pointers(which: int) -> list[Any]:
+        kinds = signature.args[which]
+        return [
+            context.make_array(kind)(context, builder, builder.extract_value(values[which], k)).data
+            for k, kind in enumerate(kinds)
+        ]
+
+    at = Arithmetic(builder)
+    streams, tables, sums = pointers(0), pointers(4), pointers(6)
+    place, pixels, b, row, sums_row = (values[k] for k in (1, 2, 3, 5, 7))
+    numbers = [at.load(table, row) for table in tables]
+    slope = at.everywhere(values[8])
+    totals = [tools.alloca_once(builder, at.vector) for _ in sums]
+    for total in totals:
+        builder.store(at.zero, total)
+    with tools.for_range(builder, pixels) as loop:
+        offset = builder.add(place, builder.mul(loop.index, b))
+        found = [at.load(stream, offset) for stream in streams[:reads]]
+        made, added = body(at, found, numbers, [builder.load(total) for total in totals], slope)
+        for value, stream in zip(made, streams[reads:], strict=True):
+            at.store(value, stream, offset)
+        for value, total in zip(added, totals, strict=True):
+            builder.store(value, total)
+    for total, target in zip(totals, sums, strict=True):
+        at.store(builder.load(total), target, sums_row)

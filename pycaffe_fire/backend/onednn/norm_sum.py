@@ -1,0 +1,170 @@
+"""Batch normalisation whose result is added to another blob, with the ReLU after the sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..base import NormSumPlan, RunningMoments
+from ..blob import Blob
+from ..compiled import available, use_threads
+from ..kernels import norm_sum as kernels
+from ..kernels.tiles import LANES
+from ..tensor import NATIVE, Array, Layout, Tensor
+from .add import Sum
+from .layouts import OneDNNTensor, Program
+
+if TYPE_CHECKING:
+    from . import OneDNNBackend
+
+IN_CACHE = 2**20  # elements of one tensor that are gone through at a time
+NOTHING = np.empty((0, 0, 0, 0), np.float32)
+NO_RELU = 1.0  # the slope below 0 that changes nothing
+
+
+class NormSum(NormSumPlan):
+    """All blobs lie alike. In place, the blob keeps the input until somebody wants to see more."""
+
+    @staticmethod
+    def supports(x: Blob, addend: Blob, total: Blob) -> bool:
+        layout = x.value.layout
+        alike = addend.value.layout == layout and total.value.layout == layout
+        return available() and alike and 0 not in x.shape and _grid(layout)[3] % LANES == 0
+
+    def __init__(
+        self, backend: OneDNNBackend, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None,
+        eps: float, global_stats: bool, addend: Blob, total: Blob, relu: float | None,
+        readers: Sequence[Blob],
+    ) -> None:  # fmt: skip
+        self.backend, self.x, self.y, self.scale, self.shift = backend, x, y, scale, shift
+        self.addend, self.total = addend, total
+        self.mean, self.variance = backend.tensor(x.shape[1:2]), backend.tensor(x.shape[1:2])
+        self._grid, self._channels = _grid(x.value.layout), x.shape[1]
+        num, outer, pixels, block = self._grid
+        self._blocks = max(1, IN_CACHE // (num * pixels * block))
+        self._own, self._eps = not global_stats, eps
+        self._slope = np.float32(NO_RELU if relu is None else relu)
+        tables = np.zeros((9, outer * block), np.float32)
+        self._mean, self._variance, self._scale, self._shift, self._factors = tables[:5]
+        self._sums, self._drift = tables[5:7], tables[7:]
+        self._scale[: self._channels] = 1
+        self._samples = np.empty((2, num * outer * block), np.float32)
+        self._source: Tensor = x.value
+        if y.value is x.value:
+            self._source = OneDNNTensor(backend, x.shape)
+            self._source.lay_out(x.value.layout)
+        self._parts = [blob.gradient for blob in readers]
+        self._extra = Sum(backend, self._parts, total.gradient) if len(self._parts) > 2 else None
+        self._copies: dict[int, Program] = {}
+
+    def _view(self, tensor: Tensor) -> Array:
+        assert tensor.buffer is not None
+        return tensor.buffer[: prod(self._grid)].reshape(self._grid)
+
+    def _read(self, tensor: Tensor) -> Array:
+        tensor.sync()
+        return self._view(tensor)
+
+    def _write(self, tensor: Tensor) -> Array:
+        tensor.allocate()
+        tensor.fresh = NATIVE
+        return self._view(tensor)
+
+    def _channel(self, table: Array) -> Array:
+        """The numbers of the real channels in a table, to read or to write."""
+        return table[: self._channels]
+
+    def forward(self, running: RunningMoments | None = None) -> None:
+        x, addend = self._take_input(), self._read(self.addend.value)
+        if self.scale is not None:
+            self._channel(self._scale)[...] = self.scale.data.reshape(-1)
+        if self.shift is not None:
+            self._channel(self._shift)[...] = self.shift.data.reshape(-1)
+        if not self._own:
+            self._channel(self._mean)[...] = self.mean.array
+            self._channel(self._variance)[...] = self.variance.array
+        use_threads(self.backend.threads)
+        kernels.forward(
+            x, addend, self._write(self.total.value), self._mean, self._variance, self._scale,
+            self._shift, self._factors, *self._samples, self._eps, self._slope, self._blocks,
+            self._own,
+        )  # fmt: skip
+        if self._own:
+            self.mean.array[...] = self._channel(self._mean)
+            self.variance.array[...] = self._channel(self._variance)
+        if running is not None:
+            running.let_in(self.mean.array, self.variance.array)
+
+    def _take_input(self) -> Array:
+        value = self.x.value
+        value.sync()
+        if self._source is not value:
+            self._source.bind(value.buffer)
+            self._source.fresh = NATIVE
+        elif self.y.value.buffer is not None:
+            self.y.value.release()  # somebody has looked at the last pass
+        return self._view(value)
+
+    def show(self) -> None:
+        value = self.y.value
+        if self._source is not self.x.value:
+            value.bind(None)  # where the input is, and stays for backward
+        tables = (self._mean, self._factors, self._shift)
+        mean, factors, shift = (
+            table.reshape(self._grid[1], 1, self._grid[3]) for table in tables
+        )  # fmt: skip
+        np.subtract(self._view(self._source), mean, out=self._write(value))
+        shown = self._view(value)
+        shown *= factors
+        shown += shift
+
+    def hide(self) -> None:
+        if self._source is not self.x.value:
+            self.x.value.bind(self._source.buffer)
+            self.x.value.fresh = NATIVE
+
+    def backward(self, data: bool, scale: bool, shift: bool, addend: bool) -> None:
+        if self._extra is not None:
+            self._extra()
+        parts = self._parts if self._extra is None else [self.total.gradient]
+        one, *others = (self._read(part) for part in parts)
+        dx = self._write(self.x.gradient) if data else NOTHING
+        use_threads(self.backend.threads)
+        kernels.backward(
+            self._view(self._source), self._read(self.total.value), one,
+            others[0] if others else NOTHING, self._write(self.total.gradient), dx, self._mean,
+            self._variance, self._factors, *self._samples, *self._sums, *self._drift, self._eps,
+            self._slope, self._blocks, self._own,
+        )  # fmt: skip
+        deviations = np.sqrt(self._channel(self._variance) + self._eps)
+        if scale and self.scale is not None:
+            products = self._channel(self._sums[1]) / deviations
+            self.scale.diff[...] += products.reshape(self.scale.shape)
+        if shift and self.shift is not None:
+            self.shift.diff[...] += self._channel(self._sums[0]).reshape(self.shift.shape)
+        if addend:
+            self._copy_gradient(self.addend.gradient)
+        if self.y.value is not self.x.value:
+            self._copy_gradient(self.y.gradient)
+
+    def _copy_gradient(self, target: Tensor) -> None:
+        """Give the sum's gradient to something that was added, unless they share memory."""
+        source = self.total.gradient
+        target.allocate()
+        assert source.buffer is not None and target.buffer is not None
+        if source.buffer.ctypes.data == target.buffer.ctypes.data:
+            target.fresh = NATIVE
+            return
+        if id(target) not in self._copies:
+            program = self._copies[id(target)] = Program(self.backend)
+            program.reorder(source, target)
+        self._copies[id(target)].run()
+
+
+def _grid(layout: Layout) -> tuple[int, int, int, int]:
+    """As kernels see it; blocks of one channel where they cannot."""
+    grid = layout.grid or (0, 0, 0, 1)
+    return (grid[0], 1, 1, grid[1]) if grid[2:] == (1, 1) else grid  # rows of channels

@@ -1,0 +1,182 @@
+"""Where branches meet in training: normalisation, sum and ReLU as one op, forward and backward.
+
+In a ResNet a branch ends with BatchNorm and Scale, the other branch is added, a ReLU follows, and a
+Split hands the result on. One op goes through memory once for all of them; what the branch adds is
+not even written. Who looks at it all the same gets it computed; where somebody holds an array of
+it, or a pass covers only a part of these layers, they run one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from .. import schema
+from ..backend.blob import Blob
+from ..backend.tensor import Layout, Tensor
+from ..layers.joined import JoinedOp, Sum
+from ..layers.split import Split
+from .guard import Guard
+
+if TYPE_CHECKING:
+    from .wiring import Wiring
+
+
+class Join:
+    """Neighbouring layers that one op can run: a normalisation, maybe a Scale, a sum, maybe a ReLU
+    and a Split."""
+
+    def __init__(
+        self, net: Wiring, members: Sequence[int], after: Sum, wanted: tuple[bool, bool]
+    ) -> None:
+        self.members, self.first, self.last = members, members[0], members[-1]
+        self.runs = False  # did the op do the last forward pass?
+        self._after, self._wanted = after, wanted
+        self._norm, self._bottom, self._top = (
+            each[self.first] for each in (net.layers, net.bottoms, net.tops)
+        )
+        self._leads = self.first in net.groups
+        self._one_by_one = [
+            (net.layers[i], net.bottoms[i], net.tops[i], i in net.groups)
+            for i in members
+            if i not in net.leader_of
+        ]
+        self._op: JoinedOp | None = None
+        self._planned: list[Layout] = []
+        self._shown = False
+        self._top[0].value.guard = Guard(self)
+
+    @property
+    def hidden(self) -> Tensor | None:
+        """A value that takes no memory; None where it takes that of the bottom."""
+        value = self._top[0].value
+        return None if value is self._bottom[0].value else value
+
+    @property
+    def same_memory(self) -> list[tuple[Tensor, Tensor]]:
+        """Gradients of which the second may be written where the first is."""
+        after, x, y = self._after, self._bottom[0], self._top[0]
+        pairs = [(after.total, after.addend)]
+        if y is not x:
+            pairs.append((after.total, y))
+        if len(after.readers) == 2:
+            pairs.append((after.readers[1], x))
+        return [(a.gradient, b.gradient) for a, b in pairs if a.value.layout == b.value.layout]
+
+    def forward(self) -> None:
+        """Run as one op, unless somebody holds an array of what that would not write."""
+        self.runs = not self._top[0].value.held and self._ready()
+        if self.runs and self._op is not None:
+            self._shown, self._norm.leads = False, self._leads
+            self._op.forward()
+
+    def _ready(self) -> bool:
+        """Is there an op for the blobs as they lie now?"""
+        after = self._after
+        blobs = (*self._bottom, *self._top, after.addend, after.total)
+        layouts = [blob.value.layout for blob in blobs]
+        if list(map(id, layouts)) != list(map(id, self._planned)):
+            self._planned = layouts
+            self._op = self._norm.joined(self._bottom, self._top, after)
+        return self._op is not None
+
+    def backward(self) -> None:
+        assert self._op is not None  # it ran forward
+        self._op.backward(*self._wanted)
+
+    def look(self, tensor: Tensor) -> None:
+        """Before what the branch adds is given out: see that it is there."""
+        if self.runs and not self._shown and self._op is not None:
+            self._shown = True
+            self._op.show()
+
+    def separate(self) -> None:
+        """Let the layers be as if they had run one by one."""
+        if not self.runs or self._op is None:
+            return
+        if self._shown:
+            self._op.hide()
+        self.runs = False
+        for layer, bottom, top, leads in self._one_by_one:
+            layer.leads = leads
+            layer.forward_again(bottom, top)
+
+
+class Joins:
+    """All joins of a net, by the numbers of their layers."""
+
+    def __init__(self, net: Wiring) -> None:
+        self._joins = list(_find(net))
+        self._of = {i: join for join in self._joins for i in join.members}
+
+    def __iter__(self) -> Iterator[Join]:
+        return iter(self._joins)
+
+    def of(self, layer: int) -> Join | None:
+        """The join that a layer belongs to."""
+        return self._of.get(layer)
+
+    def before_forward(self, start: int, last: int) -> None:
+        """Joins that a pass over layers start..last changes, but does not run as a whole, fall
+        apart."""
+        for join in self._joins:
+            if join.last >= start and not (start <= join.first and join.last <= last):
+                join.separate()
+
+    def before_backward(self, first: int, end: int) -> None:
+        """Joins of which a pass from layer `first` down to `end` runs only a part fall apart."""
+        for join in self._joins:
+            if len({end <= i <= first for i in join.members}) > 1:
+                join.separate()
+
+    def dissolve(self) -> None:
+        """From now on let layers run one by one: somebody may change blobs between them."""
+        for join in self._joins:
+            join.separate()
+        self._joins, self._of = [], {}
+
+
+def _find(net: Wiring) -> Iterator[Join]:
+    if net.phase == schema.TRAIN and not net.param.debug_info:
+        for index in range(len(net.layers)):
+            found = _join_at(net, index)
+            if found is not None and net.backend.sums_norms:
+                yield found
+
+
+def _join_at(net: Wiring, norm: int) -> Join | None:
+    """The join that begins with a layer, if its top goes into a sum right after it."""
+    kind, group = type(net.layers[norm]), net.groups.get(norm, ())
+    add = norm + 1 + len(group)
+    if not (kind.joins_sums and kind.can_lead(net.layers[norm].param)) or add >= len(net.layers):
+        return None
+    scale = net.layers[group[0]] if group else None
+    added = _added(net, add, net.tops[norm][0])
+    if added is None or len(group) > 1 or (scale and scale.relu_slope is not None):
+        return None
+    total, rest = net.tops[add][0], net.groups.get(add, ())
+    relu = net.layers[rest[0]].relu_slope if rest else None
+    members, readers = [norm, *group, add, *rest], [total]
+    after = members[-1] + 1
+    if after < len(net.layers) and isinstance(net.layers[after], Split):  # of nothing else
+        members, readers = [*members, after], net.tops[after]
+    if members != list(range(norm, members[-1] + 1)) or not all(_plain(net, i) for i in members):
+        return None
+    wanted = (net.propagate_down[norm][0], net.propagate_down[add][added])
+    return Join(
+        net, members, Sum(scale, net.bottoms[add][added], relu, total, readers), wanted
+    )  # fmt: skip
+
+
+def _added(net: Wiring, add: int, y: Blob) -> int | None:
+    """The number of the bottom that a layer adds to `y`, if that is what it does."""
+    bottoms, wanted = net.bottoms[add], net.propagate_down[add]
+    if not net.layers[add].adds_up or len(bottoms) != 2 or net.tops[add][0] in bottoms:
+        return None
+    mine = [k for k, blob in enumerate(bottoms) if blob is y]
+    return 1 - mine[0] if len(mine) == 1 and wanted[mine[0]] else None
+
+
+def _plain(net: Wiring, index: int) -> bool:
+    """Does a layer run backward, and is it no loss?"""
+    return net.need_backward[index] and not any(net.layers[index].loss_weights)
