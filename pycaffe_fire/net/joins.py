@@ -32,9 +32,8 @@ class Join:
         self.members, self.first, self.last = members, members[0], members[-1]
         self.runs = False  # did the op do the last forward pass?
         self._after, self._wanted = after, wanted
-        self._norm, self._bottom, self._top = (
-            each[self.first] for each in (net.layers, net.bottoms, net.tops)
-        )
+        self._norm = net.layers[self.first]
+        self._bottom, self._top = net.bottoms[self.first], net.tops[self.first]
         self._leads = self.first in net.groups
         self._one_by_one = [
             (net.layers[i], net.bottoms[i], net.tops[i], i in net.groups)

@@ -184,7 +184,7 @@ def test_looking_between_the_passes_changes_nothing(y: str) -> None:
         for name in net.outputs:
             net.blobs[name].diff[...] = rng.standard_normal(net.blobs[name].shape)
     seen = [net.blobs[y].data.copy() for net in (joined, plain)]
-    np.testing.assert_allclose(*seen, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(seen[0], seen[1], rtol=1e-4, atol=1e-5)
     for net in (joined, plain):
         net.backward()
     assert ran(joined)
@@ -199,7 +199,7 @@ def test_an_array_that_is_held_shows_every_pass(y: str) -> None:
         for net in (joined, plain):
             run(net, seed)
         assert not ran(joined)
-        np.testing.assert_allclose(*held, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(held[0], held[1], rtol=1e-4, atol=1e-5)
         assert_same(joined, plain)
     held.clear()
     for net in (joined, plain):

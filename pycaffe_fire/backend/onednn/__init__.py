@@ -74,18 +74,18 @@ class OneDNNBackend(KernelBackend):
 
     @contextmanager
     def attributes(
-        self, relu: float | None = None, add: bool = False, addend: Descriptor | None = None
+        self, relu: float | None = None, add: bool = False, addends: Sequence[Descriptor] = ()
     ) -> Iterator[int | None]:
-        """Primitive attributes with a fused ReLU, adding to what is there, or adding another tensor
-        (the argument ADDEND), or none."""
-        if relu is None and not add and addend is None:
+        """Primitive attributes with a fused ReLU, adding to what is there, or adding other tensors
+        (the arguments `addend(i)`), or none."""
+        if relu is None and not add and not addends:
             yield None
             return
         lib = self.library
         attributes, operations = lib.new("primitive_attr_create"), lib.new("post_ops_create")
         if add:
             lib.call("post_ops_append_sum", operations, 1.0, 0, F32)
-        if addend is not None:
+        for addend in addends:
             lib.call("post_ops_append_binary", operations, BINARY_ADD, addend.handle)
         if relu is not None:
             lib.call("post_ops_append_eltwise", operations, RELU, relu, 0.0)

@@ -12,12 +12,12 @@ from ..blob import Blob
 from ..numpy.convolution import Convolution as Patches
 from .layouts import Descriptor, Lowered, Program, Seen
 from .library import (
-    ADDEND,
     BF16,
     CONVOLUTION_DIRECT,
     DECONVOLUTION_DIRECT,
     F32,
     FORWARD_TRAINING,
+    addend,
     consists_of,
     dims,
 )
@@ -110,7 +110,7 @@ class Convolution(Weighted):
         target, added = self._any(self.y.shape), None
         if self._addend is not None:
             target = added = cast(Descriptor, self._addend.value.layout)
-        with self.backend.attributes(relu, addend=added) as attributes:
+        with self.backend.attributes(relu, addends=[added] if added else []) as attributes:
             return self._create(
                 "forward", FORWARD_TRAINING, self.algorithm, source,
                 self._operand(self._plain_weights.shape), self._bias(), target,
@@ -180,7 +180,7 @@ class Convolution(Weighted):
         y, staged = program.target(self.y.value, self._chosen(self.y, made, "dst"))
         bias = self.b.value if self.b else None
         added = self._addend.value if self._addend is not None else None
-        program.add(made, {"src": x, "weights": w, "bias": bias, ADDEND: added, "dst": y})
+        program.add(made, {"src": x, "weights": w, "bias": bias, addend(0): added, "dst": y})
         program.finish(staged)
         return program
 

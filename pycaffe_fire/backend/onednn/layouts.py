@@ -20,6 +20,7 @@ from .library import (
     ANY_LAYOUT,
     ARGUMENT,
     BF16,
+    BINARY_ADD,
     F32,
     FORWARD_TRAINING,
     MULTIPLE_SOURCE,
@@ -27,6 +28,7 @@ from .library import (
     RELU,
     ExecArgument,
     Library,
+    addend,
     dims,
     floats,
     handles,
@@ -337,12 +339,13 @@ class Program:
             self.reorder(staged.stand_in, staged.tensor, target_layout=staged.layout)
 
     def sum(
-        self,
-        parts: Sequence[Seen],
-        total: Seen,
-        coefficients: Sequence[float] | None = None,
-    ) -> None:
-        """Append total = sum of coefficient * part, in one pass; total may be the first part."""
+        self, parts: Sequence[Seen], total: Seen, coefficients: Sequence[float] | None = None,
+        relu: float | None = None,
+    ) -> None:  # fmt: skip
+        """Append total = ReLU of the sum of coefficient * part; total may be the first part."""
+        alike = len(parts) > 1 and all(layout == total[1] for _, layout in parts)
+        if alike and set(coefficients or [1.0]) == {1.0} and self._additions(parts, total, relu):
+            return
         made = self._sum_descriptor(parts, total, coefficients)
         if self.library.is_reference(made) and total[1].is_dense:
             # Equal layouts may be summed as they lie in memory, padding and all.
@@ -355,6 +358,26 @@ class Program:
             MULTIPLE_SOURCE + i: part for i, part in enumerate(parts)
         }
         self.add(made, {**arguments, "dst": total})
+        if relu is not None:
+            self.relu(total, relu)
+
+    def _additions(self, parts: Sequence[Seen], total: Seen, relu: float | None) -> bool:
+        """The same, for parts that lie alike, by additions, which take a fifth to a half of the
+        time; says whether there is a kernel for that."""
+        first, second, *others = parts
+        layout = total[1].handle
+        with self.backend.attributes(relu, addends=[part[1] for part in others]) as attributes:
+            self.backend.use_threads()
+            made = self.library.new(
+                "binary_primitive_desc_create", self.library.engine, BINARY_ADD, layout, layout,
+                layout, attributes,
+            )  # fmt: skip
+        if self.library.is_reference(made):
+            self.library.destroy("primitive_desc", made)
+            return False
+        added: dict[str | int, Argument] = {addend(i): part for i, part in enumerate(others)}
+        self.add(made, {"src": first, "src1": second, **added, "dst": total})
+        return True
 
     def _sum_descriptor(
         self, parts: Sequence[Seen], total: Seen, coefficients: Sequence[float] | None

@@ -34,7 +34,6 @@ BINARY_MULTIPLY = 0x1FFF1
 BINARY_ADD = 0x1FFF0
 NORM_GLOBAL, NORM_SCALE, NORM_SHIFT, NORM_RELU = 1, 2, 4, 8
 MULTIPLE_SOURCE = 1024
-ADDEND = 32768 | 2  # the second source of the first fused operation
 ANY_LAYOUT = 1
 PLAIN_TAGS = {1: 2, 2: 3, 3: 4, 4: 5, 5: 6, 6: 7}
 
@@ -276,6 +275,11 @@ class Library:
 def consists_of(implementation: str, words: tuple[str, ...]) -> bool:
     """Is one of the parts of an implementation's name (conv:any+ref:any) one of these words?"""
     return any(part in words for part in re.split(r"[:+]", implementation))
+
+
+def addend(number: int) -> int:
+    """The argument that is the second source of a fused operation, counted from 0."""
+    return 32768 * (number + 1) | 2
 
 
 def dims(values: Sequence[int]) -> Any:

@@ -49,9 +49,10 @@ class NormSum(NormSumPlan):
         self._slope = np.float32(NO_RELU if relu is None else relu)
         tables = np.zeros((9, outer * block), np.float32)
         self._mean, self._variance, self._scale, self._shift, self._factors = tables[:5]
-        self._sums, self._drift = tables[5:7], tables[7:]
+        self._sums, self._products, self._along, self._level = tables[5:]
         self._scale[: self._channels] = 1
-        self._samples = np.empty((2, num * outer * block), np.float32)
+        # Of every sample: means and squares, or sums and products.
+        self._firsts, self._seconds = np.empty((2, num * outer * block), np.float32)
         self._source: Tensor = x.value
         if y.value is x.value:
             self._source = OneDNNTensor(backend, x.shape)
@@ -89,8 +90,8 @@ class NormSum(NormSumPlan):
         use_threads(self.backend.threads)
         kernels.forward(
             x, addend, self._write(self.total.value), self._mean, self._variance, self._scale,
-            self._shift, self._factors, *self._samples, self._eps, self._slope, self._blocks,
-            self._own,
+            self._shift, self._factors, self._firsts, self._seconds, self._eps, self._slope,
+            self._blocks, self._own,
         )  # fmt: skip
         if self._own:
             self.mean.array[...] = self._channel(self._mean)
@@ -136,15 +137,15 @@ class NormSum(NormSumPlan):
         kernels.backward(
             self._view(self._source), self._read(self.total.value), one,
             others[0] if others else NOTHING, self._write(self.total.gradient), dx, self._mean,
-            self._variance, self._factors, *self._samples, *self._sums, *self._drift, self._eps,
-            self._slope, self._blocks, self._own,
+            self._variance, self._factors, self._firsts, self._seconds, self._sums, self._products,
+            self._along, self._level, self._eps, self._slope, self._blocks, self._own,
         )  # fmt: skip
         deviations = np.sqrt(self._channel(self._variance) + self._eps)
         if scale and self.scale is not None:
-            products = self._channel(self._sums[1]) / deviations
+            products = self._channel(self._products) / deviations
             self.scale.diff[...] += products.reshape(self.scale.shape)
         if shift and self.shift is not None:
-            self.shift.diff[...] += self._channel(self._sums[0]).reshape(self.shift.shape)
+            self.shift.diff[...] += self._channel(self._sums).reshape(self.shift.shape)
         if addend:
             self._copy_gradient(self.addend.gradient)
         if self.y.value is not self.x.value:

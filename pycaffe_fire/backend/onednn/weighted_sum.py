@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from ..base import JoinPlan
 from ..blob import Blob
 from .layouts import Descriptor, Program
-from .library import BINARY_ADD
 
 if TYPE_CHECKING:
     from . import OneDNNBackend
@@ -40,23 +39,8 @@ class WeightedSum(JoinPlan):
     def _program(self, relu: float | None) -> Program:
         program = Program(self.backend)
         parts = [program.source(x.value, self._layout) for x in self.xs]
-        total = (self.y.value, self._layout)
-        if relu is None or len(parts) != 2 or self.coefficients != [1.0, 1.0]:
-            program.sum(parts, total, self.coefficients)
-            if relu is not None:
-                program.relu(total, relu)
-        else:
-            program.add(self._addition(relu), {"src": parts[0], "src1": parts[1], "dst": total})
+        program.sum(parts, (self.y.value, self._layout), self.coefficients, relu)
         return program
-
-    def _addition(self, relu: float) -> int:
-        library, layout = self.backend.library, self._layout.handle
-        self.backend.use_threads()
-        with self.backend.attributes(relu) as attributes:
-            return library.new(
-                "binary_primitive_desc_create", library.engine, BINARY_ADD, layout, layout, layout,
-                attributes,
-            )  # fmt: skip
 
     def backward(self, wanted: Sequence[bool]) -> None:
         for i in range(len(self.xs)):
