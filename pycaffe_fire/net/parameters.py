@@ -48,7 +48,7 @@ class Parameters:
     def _gather(self) -> Array:
         weights = self.zeros()
         for p in self.items:
-            p.blob.value.sync()
+            p.blob.value.drop_copy()
             p.blob.value.move(weights[p.start : p.stop])
             p.blob.value.pinned = p.blob.gradient.pinned = True
         return weights

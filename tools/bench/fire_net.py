@@ -123,6 +123,9 @@ class FireNet(Contender):
         least = {phase: [inf] * len(layers) for phase in PHASES}
 
         def note(index: int, phase: str, seconds: float) -> None:
+            leader = self.net.leader(index)
+            if leader != index and (phase == "forward" or layers[leader].fuses_backward):
+                seconds = 0.0  # the leader's op did its work
             last[phase][index] = seconds
             least[phase][index] = min(least[phase][index], seconds)
 
