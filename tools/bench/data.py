@@ -2,16 +2,23 @@
 
 python tools/bench/data.py                      raw and JPEG records, 2 threads
 python tools/bench/data.py --rounds 9 --threads 1 2 4
+python tools/bench/data.py --train models/googlenet/train_val.prototxt
+                                                what an iteration takes from LMDB and without data
 
 For JPEG the decoder alone (Pillow opens and decodes each record, on as many threads, and throws it
 away) is measured in turn with the loader, so that both see the same machine. The best of all rounds
 counts: whatever else runs on the machine only ever takes time away.
+
+With --train iterations of a net on all cores are timed: images from LMDB, raw and JPEG, against
+constant numbers. Each has a solver of its own that is closed after its turn, so that nobody reads
+ahead in another's time; the median of all turns counts.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import statistics
 import tempfile
 import threading
 import time
@@ -23,7 +30,7 @@ import numpy as np
 from PIL import Image
 
 from pycaffe_fire import schema
-from pycaffe_fire.backend import random
+from pycaffe_fire.backend import cpu_backend, random
 from pycaffe_fire.data.datum import encode_datum, image_datum, parse_datum
 from pycaffe_fire.data.db import open_database
 from pycaffe_fire.data.loader import Loader
@@ -31,10 +38,16 @@ from pycaffe_fire.data.order import SequentialOrder, leaf_schedule
 from pycaffe_fire.data.source import DatabaseSource
 from pycaffe_fire.data.transformer import Transformer
 from pycaffe_fire.data.writer import DatabaseWriter
+from pycaffe_fire.net.graph import filter_net
+from pycaffe_fire.net.synthetic import with_synthetic_data
+from pycaffe_fire.parallel.measure import with_constant_data
+from pycaffe_fire.schema.proto import NetParameter
+from pycaffe_fire.solver import Solver, SolverOptions
 
 SIDE = 256
 QUALITY = 90
 KEY = random.key(1, "bench")
+AHEAD = 6  # batches that a loader may have ready when a turn begins, and some more
 
 
 def make_image(number: int) -> Image.Image:
@@ -95,6 +108,53 @@ def decoder_rate(path: Path, threads: int, seconds: float) -> float:
     return sum(counts) / seconds
 
 
+def iteration_seconds(param: NetParameter, steps: int) -> float:
+    """Of one iteration, after those that plan and use up what was read meanwhile."""
+    solver = Solver(
+        schema.SolverParameter(lr_policy="fixed", base_lr=1e-4, train_net_param=param),
+        SolverOptions(cpu_backend(), seed=1),
+    )
+    try:
+        solver.step(AHEAD)
+        began = time.perf_counter()
+        solver.step(steps)
+        return (time.perf_counter() - began) / steps
+    finally:
+        solver.close()
+
+
+def reading(net: NetParameter, database: Path) -> NetParameter:
+    """A copy of the net whose TRAIN data come from there."""
+    made = schema.NetParameter()
+    made.CopyFrom(net)
+    for layer in made.layer:
+        if layer.type == "Data":
+            layer.data_param.source = str(database)
+    return made
+
+
+def compare_training(path: str, folder: Path, steps: int, rounds: int) -> None:
+    """Print what an iteration takes with and without data."""
+    net = schema.read_net(path)
+    net.state.phase = schema.TRAIN
+    net = filter_net(net)
+    batch = next(each.data_param.batch_size for each in net.layer if each.type == "Data")
+    nets = {
+        "constant numbers": with_constant_data(with_synthetic_data(net), batch),
+        "raw records": reading(net, folder / "raw"),
+        "JPEG records": reading(net, folder / "jpeg"),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in nets}
+    for _ in range(rounds):
+        for name, param in nets.items():
+            seconds[name].append(iteration_seconds(param, steps))
+    least = statistics.median(seconds["constant numbers"])
+    print(f"{net.name}, batch {batch}, all cores: ms per iteration (median of {rounds} turns)")
+    for name, taken in seconds.items():
+        print(f"  {name:<17}{1e3 * statistics.median(taken):8.0f}"
+              f"{statistics.median(taken) / least - 1:+8.1%}")  # fmt: skip
+
+
 def best(rounds: int, *measures: Callable[[], float]) -> list[float]:
     """The best of several measurements, taken in turn."""
     taken = [[measure() for measure in measures] for _ in range(rounds)]
@@ -110,10 +170,15 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[2])
     parser.add_argument("--seconds", type=float, default=1.0, help="of one measurement")
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--train", metavar="NET", help="time iterations of this train_val.prototxt")
+    parser.add_argument("--steps", type=int, default=8, help="of each turn, with --train")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_databases(folder, options.records)
+        if options.train:
+            compare_training(options.train, folder, options.steps, options.rounds)
+            return
         batch, seconds = options.batch, options.seconds
         for threads in options.threads:
             raw, jpeg, decoder = best(
