@@ -309,13 +309,15 @@ def test_concat(fast: Backend, channels: tuple[int, ...], axis: int, make: Make)
 
 @LAYOUTS
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("where", [None, 0, 1])
-def test_add(fast: Backend, shape: tuple[int, ...], where: int | None, make: Make) -> None:
-    values = normal(shape, shape, shape)
+@pytest.mark.parametrize(("where", "count"), [(None, 3), (0, 3), (1, 3), (0, 2), (None, 1), (1, 6)])
+def test_add(
+    fast: Backend, shape: tuple[int, ...], where: int | None, count: int, make: Make
+) -> None:
+    values = normal(*[shape] * count)
 
     def run(backend: Backend) -> dict[str, Array]:
-        makes = (make, blob, make)  # gradients of one value may lie differently
-        parts = [m(backend, v) for m, v in zip(makes, values, strict=True)]
+        makes = (make, blob, make, make, make, make)  # gradients of one value may lie differently
+        parts = [m(backend, v) for m, v in zip(makes, values, strict=False)]
         total = make(backend, np.zeros(shape)) if where is None else parts[where]
         backend.add([p.value for p in parts], total.value)()
         return {"total": total.data.copy()}

@@ -173,3 +173,15 @@ def test_a_missing_or_foreign_file(tmp_path: Path) -> None:
     junk.write_text("layer { }")
     with pytest.raises(WeightsError, match="junk.caffemodel.*prototxt"):
         net.copy_from(str(junk))
+
+
+def test_weights_are_stored_once() -> None:
+    """What fillers wrote is not kept beside the layout that the ops like; an array that was asked
+    for is."""
+    net = make(inputs() + conv("a", "data", 16))
+    weights = net.layers[1].blobs[0].value
+    assert weights._plain is None
+    before = net.params["a"][0].data.copy()
+    held = net.params["a"][0].data
+    np.testing.assert_array_equal(held, before)
+    assert weights.held
