@@ -197,6 +197,10 @@ class JoinPlan(ABC):
     def backward(self, wanted: Sequence[bool]) -> None:
         """Write the gradients of the inputs that want one."""
 
+    def share_gradients(self) -> None:  # noqa: B027
+        """From now on nobody looks at the output's gradient after `backward`: those of inputs may
+        be in its memory."""
+
 
 class ChannelPlan(ABC):
     """An op with one or two parameters per channel (axis 1)."""
@@ -281,6 +285,9 @@ class WeightedPlan(ABC):
 
     @abstractmethod
     def backward(self, data: bool, weights: bool, bias: bool) -> None: ...
+
+    def plan_ahead(self) -> None:  # noqa: B027
+        """All blobs lie where they will while the net runs: plan what depends on it."""
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,7 @@ class Tensor:
     """
 
     kind = FLOAT32
+    home: Tensor | None = None  # the tensor in whose memory it lies, if not in its own
 
     def __init__(self, backend: Backend, shape: Sequence[int]) -> None:
         self.backend = backend

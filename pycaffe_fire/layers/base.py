@@ -112,6 +112,9 @@ class Layer(Description):
     def plan_ahead(self, leads: bool) -> None:
         """Make plans that are otherwise made in the first pass: their memory is to be known."""
 
+    def share_gradients(self) -> None:
+        """Nobody is going to look at gradients of tops after a pass: memory may be shared."""
+
     def multiply_adds(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> int:
         """How many there are in the matrix products of one forward pass.
 

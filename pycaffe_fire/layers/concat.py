@@ -16,6 +16,7 @@ class Concat(Layer):
     storage = Storage.MOVED
     family = "joint"
     bottoms = (1, None)
+    _shares = False
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.concat_param
@@ -37,6 +38,13 @@ class Concat(Layer):
             return
         top[0].reshape(*shape)
         self._plan = self.backend.concat(bottom, top[0], axis)
+        if self._shares:
+            self._plan.share_gradients()
+
+    def share_gradients(self) -> None:
+        self._shares = True
+        if len(self.bottom) > 1:
+            self._plan.share_gradients()
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         if len(bottom) > 1:

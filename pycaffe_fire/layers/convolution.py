@@ -171,6 +171,10 @@ class Convolution(Layer):
         with self.backend.engine(engine), self.backend.per_sample(not is_train(self.phase)):
             yield
 
+    def plan_ahead(self, leads: bool) -> None:
+        for plan, _ in self._plans:
+            plan.plan_ahead()
+
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         for plan, folded in self._plans:
             if folded:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 def share_gradients(net: Net) -> None:
     """Bind the gradients of all blobs inside the net to one arena."""
+    _share_parts(net)
     lifetimes = _lifetimes(net)
     size = place(lifetimes)
     arena = net.backend.empty(size)
@@ -28,6 +29,8 @@ def share_gradients(net: Net) -> None:
 
 def planned_elements(net: Net, shared: bool) -> tuple[int, int]:
     """How many float32 words the net's blobs will take: values, and gradients once it has run."""
+    if shared:
+        _share_parts(net)
     hidden = {id(join.hidden) for join in net.joins}
     values = {
         id(blob.value): blob.value
@@ -38,6 +41,12 @@ def planned_elements(net: Net, shared: bool) -> tuple[int, int]:
     lifetimes = _lifetimes(net)
     gradients = place(lifetimes) if shared else sum(life.elements for life in lifetimes)
     return sum(tensor.words for tensor in values.values()), gradients
+
+
+def _share_parts(net: Net) -> None:
+    """Let gradients that are parts of another lie in its memory."""
+    for layer in net.layers:
+        layer.share_gradients()
 
 
 def _lifetimes(net: Net) -> list[Lifetime]:
@@ -54,7 +63,7 @@ def _lifetimes(net: Net) -> list[Lifetime]:
         join = net.joins.of(i)
         first, last = (i, i) if join is None else (join.first, join.last)
         for blob in (*bottoms, *tops):
-            tensor = blob.gradient
+            tensor = blob.gradient.home or blob.gradient
             if id(tensor) in kept or not net.need_backward[i]:
                 continue
             life = found.setdefault(id(tensor), Lifetime(tensor, first, last))

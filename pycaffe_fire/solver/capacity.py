@@ -54,13 +54,13 @@ class Need:
 
 def need_of(net: Net, copies: int, tests: Sequence[Net], slots: int, shared: bool) -> Need:
     """Of a rank with `copies` nets like `net` side by side and `slots` history buffers."""
-    values, gradients = planned_elements(net, shared)
-    # Leaves that wait for their siblings in the tree keep a buffer of gradients each.
-    waiting = len(net.context.own_leaves).bit_length()
     host = net.backend.on_host  # else batches wait in host memory, not on the device
     if not host:
         for each in (net, *tests):
             each.plan_ahead()
+    values, gradients = planned_elements(net, shared)
+    # Leaves that wait for their siblings in the tree keep a buffer of gradients each.
+    waiting = len(net.context.own_leaves).bit_length()
     return Need(
         BYTES * copies * values,
         BYTES * copies * gradients,

@@ -150,15 +150,18 @@ class Graph:
     def name(self) -> str:
         return self._direction + self._fused
 
+    @property
+    def _role(self) -> str:
+        return {"fprop": "maps", "dgrad": "image", "wgrad": "weight"}[self._direction]
+
     def _shapes(self) -> Any:
-        role = {"fprop": "maps", "dgrad": "image", "wgrad": "weight"}[self._direction]
-        tensors = {**self._inputs, role: self.out}
+        tensors = {**self._inputs, self._role: self.out}
         return tuple(tuple(tensors[name].dim) for name in ("image", "weight", "maps"))
 
     def validate(self) -> None:
         for tensor in (*self._inputs.values(), self.out):
-            dense = [prod(tensor.dim[i + 1 :]) for i in range(len(tensor.dim))]
-            assert tensor.stride == dense and tensor.data_type is self._type and tensor.uid
+            assert tensor.data_type is self._type and tensor.uid
+        self._check_strides()
         assert self.out.output and len(self.out.dim) >= 4
         x, w, y = self._shapes()
         assert x[0] == y[0] and w[0] == y[1] and x[1] % w[1] == 0
@@ -167,6 +170,24 @@ class Graph:
             windows = (size + 2 * self._how["pre_padding"][i] - extent) // self._how["stride"][i]
             assert windows + 1 == y[2 + i]
         self._groups = x[1] // w[1]
+
+    def _check_strides(self) -> None:
+        """All tensors with channels last or none; only maps may be parts of larger ones."""
+        tensors = {self._role: self.out, **self._inputs}
+        orders = set()
+        for name, tensor in tensors.items():
+            (_, channels, *sizes), (sample, channel, *within) = tensor.dim, tensor.stride
+            steps, pixels = [prod(sizes[i + 1 :]) for i in range(len(sizes))], prod(sizes)
+            row = within[-1]
+            last = channel == 1 and sample == row * pixels
+            last &= within == [row * step for step in steps]
+            first = channel == pixels and within == steps
+            assert first or last
+            gap = (last and row - channels) or (first and sample - channels * pixels)
+            assert gap == 0 or (name == "maps" and gap > 0)
+            if first != last:
+                orders.add(last)
+        assert len(orders) <= 1
 
     def build_operation_graph(self) -> None:
         if self.name in self._module.refuses:
@@ -246,5 +267,7 @@ class Graph:
 
 def _view(tensor: Tensor, address: int) -> Any:
     dtype = np.dtype(tensor.data_type.value)
-    raw = (ctypes.c_ubyte * (prod(tensor.dim) * dtype.itemsize)).from_address(address)
-    return np.frombuffer(raw, dtype).reshape(tensor.dim)
+    size = 1 + sum((n - 1) * step for n, step in zip(tensor.dim, tensor.stride, strict=True))
+    raw = (ctypes.c_ubyte * (size * dtype.itemsize)).from_address(address)
+    strides = [step * dtype.itemsize for step in tensor.stride]
+    return np.lib.stride_tricks.as_strided(np.frombuffer(raw, dtype), tensor.dim, strides)

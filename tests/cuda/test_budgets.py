@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from pycaffe_fire import schema
-from pycaffe_fire.backend.cuda import CudaBackend, cudnn
+from pycaffe_fire.backend.cuda import CudaBackend, cudnn, launch
 from pycaffe_fire.net.graph import filter_net
 from pycaffe_fire.net.synthetic import with_synthetic_data
 from tests.cuda import fake_cudnn
@@ -24,23 +24,31 @@ from tests.cuda.fake_cupy.races import checker
 
 MODELS = Path(__file__).parents[2] / "models"
 LIBRARIES = ("cuBLAS", "cuDNN")
+COPIES = ("kernel join_parts", "kernel cut_parts", "kernel copy_rows")
 
 
 class Budget(NamedTuple):
-    """The most of an iteration: launches in all, and of those by array code."""
+    """The most of an iteration: launches in all, of those by array code, and of those that bring a
+    blob into another order (NCHW, NHWC); new memory; megabytes that parts of a blob are copied."""
 
     launches: int
     array_code: int
+    turns: int
     allocations: int
+    copied: float
+    variants: int  # of kernels, compiled for all shapes of the net
 
 
 BUDGETS = {
-    ("googlenet", "cudnn"): Budget(347, 7, 5),
-    ("googlenet", "ours"): Budget(563, 7, 5),
-    ("resnet50", "cudnn"): Budget(436, 5, 3),
-    ("resnet50", "ours"): Budget(588, 5, 3),
-    ("alexnet", "cudnn"): Budget(58, 5, 3),
-    ("alexnet", "ours"): Budget(88, 5, 3),
+    ("googlenet", "cudnn", "float32"): Budget(329, 7, 0, 5, 0, 43),
+    ("googlenet", "cudnn", "float16"): Budget(408, 14, 5, 9, 0, 4),
+    ("googlenet", "ours", "float32"): Budget(545, 7, 0, 5, 0, 72),
+    ("resnet50", "cudnn", "float32"): Budget(436, 5, 0, 3, 0, 30),
+    ("resnet50", "cudnn", "bfloat16"): Budget(492, 5, 1, 3, 0, 8),
+    ("resnet50", "ours", "float32"): Budget(588, 5, 0, 3, 0, 52),
+    ("alexnet", "cudnn", "float32"): Budget(58, 5, 0, 3, 0, 8),
+    ("alexnet", "cudnn", "float16"): Budget(75, 8, 3, 5, 0, 2),
+    ("alexnet", "ours", "float32"): Budget(88, 5, 0, 3, 0, 20),
 }
 
 
@@ -58,28 +66,42 @@ def small_batch(model: str) -> Any:
     return made
 
 
-@pytest.mark.parametrize(("model", "engine"), BUDGETS)
-def test_an_iteration(model: str, engine: str, cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("model", "engine", "kind"), BUDGETS)
+def test_an_iteration(
+    model: str, engine: str, kind: str, cupy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "fixed_source", _for_all_shapes)
     monkeypatch.setattr(Function, "__call__", lambda self, *_: None)
     monkeypatch.setattr(blas, "multiply", lambda *_: None)
     monkeypatch.setattr(fake_cudnn.Graph, "_compute", lambda *_: None)
     library = fake_cudnn.FakeCudnn()
     monkeypatch.setattr(cudnn, "load", lambda: library)
-    backend = CudaBackend(0, cudnn=engine == "cudnn")
-    solver = solver_of(small_batch(model), backend)
+    backend = CudaBackend(0, cudnn=engine == "cudnn", precision=kind)
+    solver = solver_of(small_batch(model), backend, share_gradients=True)
     solver.step(3)
     cupy.cuda.waits.clear()
     checker.work.clear()
-    allocated = checker.allocations
+    checker.moved.clear()
+    allocated, variants = checker.allocations, len(backend.kernels.variants)
     solver.step(1)
     solver.close()
     queued = checker.work[backend.compute.ptr]
     kinds = Counter(_kind(what) for what in queued)
-    budget = BUDGETS[model, engine]
-    found = Budget(len(queued), kinds["array code"], checker.allocations - allocated)
+    budget = BUDGETS[model, engine, kind]
+    turns = sum(what.startswith("kernel turn") for what in queued)
+    copied = sum(checker.moved[what] for what in COPIES) / 2**20
+    found = Budget(
+        len(queued), kinds["array code"], turns, checker.allocations - allocated, copied, variants
+    )
     names = Counter(queued).most_common(12)
     assert all(a <= b for a, b in zip(found, budget, strict=True)), (found, names)
+    assert len(backend.kernels.variants) == variants  # nothing is compiled once it runs
     assert cupy.cuda.waits == [] and set(checker.work) == {backend.compute.ptr}
+
+
+def _for_all_shapes(name: str, kind: str, fixed: launch.Fixed) -> str:
+    """Variants are counted here, not compiled."""
+    return launch.source_of(launch._catalogue()[name].file, kind)
 
 
 def _kind(what: str) -> str:

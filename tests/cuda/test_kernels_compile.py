@@ -18,6 +18,7 @@ from pycaffe_fire.backend.cuda.launch import (
 from tests.cuda.nvrtc import CompileError, Compiler, find
 
 ARCHITECTURES = (75, 80, 90, 100)
+SUMS = ("channel_dots", "channel_moments", "channel_sums", "normalize_sums")
 CUPY_OPTIONS = ("-ftz=true", "--device-as-default-execution-space")
 
 
@@ -47,11 +48,13 @@ def test_compiles_for_16_bits(compiler: Compiler, kind: str) -> None:
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_registers_are_few_and_none_is_spilled(compiler: Compiler, architecture: int) -> None:
-    """With 32 registers a thread, a multiprocessor is filled; 64 still leave half of it."""
+    """With 32 registers a thread, a multiprocessor is filled; 64 still leave half of it. Those that
+    sum over channels serve two orders in one kernel, where they are not made for one shape."""
     found = compiler.resources(everything("float32"), architecture, (*OPTIONS, *CUPY_OPTIONS))
     assert set(found) == set(kernel_names())
     assert {name: spilled for name, (_, spilled) in found.items() if spilled} == {}
-    assert {name: used for name, (used, _) in found.items() if used > 64} == {}
+    most = {name: 96 if name in SUMS else 64 for name in found}
+    assert {name: used for name, (used, _) in found.items() if used > most[name]} == {}
 
 
 # Kernels that do little besides moving memory, by what they must do 16 bytes at a time.

@@ -19,12 +19,15 @@ def device(cupy: Any, *values: Any) -> list[Any]:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (lambda x, y: (4, x, 0.5), "takes 3 arguments, got 2"),
-        (lambda x, y: (4, x, 0.5, np.zeros(4)), "y: expected a device array, got ndarray"),
-        (lambda x, y: (4, x.astype(np.float64), 0.5, y), "expected float32, got an array of float"),
-        (lambda x, y: (2, x[::2], 0.5, y), "a contiguous array, got a view with strides"),
-        (lambda x, y: (4, x, x, y), "slope: expected a number, got an array"),
-        (lambda x, y: (4.0, x, 0.5, y), "n: expected an integer, got float"),
+        (lambda x, y: (4, x, 0.5), "takes 6 arguments, got 2"),
+        (lambda x, y: (4, x, 0.5, 0, 0, 0, np.zeros(4)), "y: expected a device array, got ndarray"),
+        (
+            lambda x, y: (4, x.astype(np.float64), 0.5, 0, 0, 0, y),
+            "expected float32, got an array of float",
+        ),
+        (lambda x, y: (2, x[::2], 0.5, 0, 0, 0, y), "a contiguous array, got a view with strides"),
+        (lambda x, y: (4, x, x, 0, 0, 0, y), "slope: expected a number, got an array"),
+        (lambda x, y: (4.0, x, 0.5, 0, 0, 0, y), "n: expected an integer, got float"),
     ],
 )
 def test_refuses(cuda: Any, cupy: Any, arguments: Any, match: str) -> None:
@@ -36,7 +39,7 @@ def test_refuses(cuda: Any, cupy: Any, arguments: Any, match: str) -> None:
 def test_refuses_counts_that_do_not_fit(cuda: Any, cupy: Any) -> None:
     x, y = device(cupy, np.ones(4), np.ones(4))
     with pytest.raises(BackendError, match="n: expected at most 2,147,483,647, got 2,147,483,648"):
-        cuda.kernels["bias_relu"](2**31, x, 1, 1, 0, 0.0, y)
+        cuda.kernels["bias_relu"](2**31, x, 1, 1, 0, 0.0, 0, y)
 
 
 @pytest.mark.parametrize("n", [0, 1, 255, 256, 257, 1000, 5000])
@@ -48,7 +51,7 @@ def test_every_element_is_written_once(
     monkeypatch.setattr(launch, "MAX_BLOCKS", blocks)
     values = np.arange(n) - n / 2
     x, y = device(cupy, values, np.zeros(n))
-    cuda.kernels["relu"](n, x, 0.5, y)
+    cuda.kernels["relu"](n, x, 0.5, 0, 0, 0, y)
     np.testing.assert_array_equal(y.get(), np.where(values > 0, values, values / 2))
     cuda.kernels["weighted_sum"](n, y, x, None, None, 1.0, 2.0, 0.0, 0.0, 0, 0.0, y)
     expected = np.where(values > 0, values, values / 2) + 2 * values

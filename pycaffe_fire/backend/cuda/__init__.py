@@ -62,9 +62,10 @@ from .lrn import LRN
 from .pooling import Pooling
 from .softmax_loss import SoftmaxLoss
 from .staging import Staging
-from .tensor import CudaTensor, HostBlob, source
+from .tensor import CudaTensor, HostBlob, cannot_move, own
 from .update import ArrayUpdate, Dots, SkippableUpdate, Update
 from .uploads import Uploads
+from .weight_copies import WeightCopies
 from .weighted_sum import WeightedSum, add_up
 
 __all__ = ["CudaBackend", "probe"]
@@ -107,6 +108,9 @@ class CudaBackend(NumPyBackend):
         self._engines = Engines(self.compute, cudnn, tf32)
         self._reserved = 0
         self._kept: weakref.WeakSet[Kept] = weakref.WeakSet()
+        self._weight_copies: weakref.WeakValueDictionary[tuple[int, int], WeightCopies] = (
+            weakref.WeakValueDictionary()
+        )
         self._deferred_checks: list[tuple[Array, Callable[[], None]]] = []
         self._watched: list[weakref.ref[SoftmaxLoss]] = []
         self.unwatched = False  # has one of them run since the last look?
@@ -149,18 +153,13 @@ class CudaBackend(NumPyBackend):
 
     def to_plain(self, tensor: Tensor, out: Array) -> None:
         self.activate()
-        out.reshape(-1)[...] = self.converted(source(tensor), FLOAT32).get()
+        out.reshape(-1)[...] = own(tensor).as_float32().get()
         self.confirm()
 
     def from_plain(self, tensor: Tensor, source: Array) -> None:
         self.activate()
-        tensor.allocate()
-        assert tensor.buffer is not None
         flat = np.ascontiguousarray(source, self.dtype).reshape(-1)
-        if tensor.kind == FLOAT32:
-            tensor.buffer[: flat.size].set(flat)
-        else:
-            self.convert(self.xp.asarray(flat), tensor.buffer[: flat.size])
+        own(tensor).upload(flat)
 
     def convert(self, given: Array, made: Array) -> None:
         """Copy flat values to memory that stores them in another way."""
@@ -196,6 +195,14 @@ class CudaBackend(NumPyBackend):
         for tensor in self.deferred:
             tensor.sync()
         self.deferred.clear()
+
+    def weight_copies(self, flat: Array) -> WeightCopies:
+        """Of the weights in a flat buffer, as long as one of them wants to know."""
+        key = (int(flat.data.ptr), int(flat.size))
+        found = self._weight_copies.get(key)
+        if found is None:
+            found = self._weight_copies[key] = WeightCopies(self, flat)
+        return found
 
     def host_view(self, blob: Blob) -> Blob:
         return HostBlob(blob)
@@ -318,11 +325,12 @@ class CudaBackend(NumPyBackend):
     ) -> WeightedPlan:  # fmt: skip
         if not Convolution.supports(x, y, window):
             return super().convolution(x, w, b, y, window, groups, relu, transposed)
-        planner = self._engines.chosen
+        planner, place = self._engines.chosen, (x, w, b, y, window, groups, relu, transposed)
         if planner is not None:
-            with suppress(Refused):
-                return CudnnConvolution(self, planner, x, w, b, y, window, groups, relu, transposed)
-        return Convolution(self, x, w, b, y, window, groups, relu, transposed)
+            for last in (True, False) if y.value.kind != FLOAT32 else (False,):
+                with suppress(Refused):
+                    return CudnnConvolution(self, planner, *place, last)
+        return Convolution(self, *place)
 
     def inner_product(
         self, x: Blob, w: Blob, b: Blob | None, y: Blob, axis: int, transpose: bool,
@@ -360,6 +368,8 @@ class CudaBackend(NumPyBackend):
         return ScaleShift(self, x, y, scale, shift)
 
     def dropout(self, x: Blob, y: Blob, ratio: float, scale: float) -> MaskedPlan:
+        if x.value is y.value:
+            cannot_move(y.value, y.gradient)
         return Dropout(self, x, y, ratio, scale)
 
     def batch_norm(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..tensor import Tensor
-from .tensor import source, target
+from .tensor import cannot_move, own
 from .weighted_sum import add_up
 
 if TYPE_CHECKING:
@@ -19,8 +19,9 @@ class Sum:
     def __init__(self, backend: CudaBackend, parts: Sequence[Tensor], total: Tensor) -> None:
         self.kernels, self.total = backend.kernels, total
         self.parts = sorted(parts, key=lambda part: part is not total)
+        cannot_move(total, *parts)
 
     def __call__(self) -> None:
-        kind = self.total.kind
-        arrays = [source(part, kind) for part in self.parts]
-        add_up(self.kernels, [(array, 1.0) for array in arrays], target(self.total))
+        total = own(self.total)
+        arrays = [own(part).read_flat(total.kind, total.last) for part in self.parts]
+        add_up(self.kernels, [(array, 1.0) for array in arrays], total.write_flat(total.last))

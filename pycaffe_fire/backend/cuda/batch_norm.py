@@ -8,7 +8,7 @@ from ..base import NormPlan, RunningMoments
 from ..blob import Blob
 from ..tensor import Array
 from .channels import Channels
-from .tensor import accumulator, optional, source, target
+from .tensor import accumulator, can_move, follow, optional, own, source, target
 
 if TYPE_CHECKING:
     from . import CudaBackend
@@ -26,12 +26,15 @@ class BatchNorm(NormPlan):
         self.backend, self.kernels = backend, backend.kernels
         self.x, self.y, self.scale, self.shift = x, y, scale, shift
         self.eps, self.global_stats, self.relu = eps, global_stats, int(relu)
-        channels = x.shape[1] if len(x.shape) > 1 else 1
-        inner = x.count // (x.shape[0] * channels)
-        self._sizes = (channels, inner)
-        self._channels = Channels(backend, x.shape[0], channels, inner, NUMBERS)
-        self._count = 0 if global_stats else x.shape[0] * inner
+        follow(x, y)
+        if x.value is not y.value:
+            can_move(y)
+        self._last = own(y.value).last
+        self._channels = Channels.of(backend, x.shape, self._last, NUMBERS)
+        channels, inner = self._sizes = self._channels.sizes
+        self._count = 0 if global_stats else x.count // channels
         self.mean, self.variance = backend.tensor((channels,)), backend.tensor((channels,))
+        # In the order of y, whatever its own shape says.
         self._kept = backend.tensor((x.count,)) if x.value is y.value else None
         if self._kept is not None:
             self._kept.store_as(y.value.kind)
@@ -39,17 +42,17 @@ class BatchNorm(NormPlan):
         self._sums = backend.keep(2 * channels)
 
     def forward(self, running: RunningMoments | None = None) -> None:
-        kind = self.y.value.kind
-        x = source(self.x.value, kind)
+        made = own(self.y.value)
+        kind, x = made.kind, own(self.x.value).read(made.kind, self._last)
         if not self.global_stats:
             self.kernels["channel_moments", kind].blocks(
-                self._channels.blocks, x, *self._channels.cut, *self._channels.room,
+                self._channels.blocks, x.array, *self._channels.cut, x.pitch, *self._channels.room,
                 *_numbers(running), target(self.mean), target(self.variance), *_sums(running),
             )  # fmt: skip
-        kept = self._copy()
+        kept, y = self._copy(), made.write()
         self.kernels["normalize", kind](
-            x.size, x, *self._parameters(), *self._sizes, self.eps, self.relu, kept,
-            target(self.y.value),
+            self.y.count, x.array, *self._parameters(), *self._sizes, x.pitch, y.pitch, self.eps,
+            self.relu, kept, y.array,
         )  # fmt: skip
 
     def _copy(self) -> Any:
@@ -62,24 +65,29 @@ class BatchNorm(NormPlan):
 
     def restore(self) -> None:
         if self._kept is not None:
-            target(self.x.value)[...] = source(self._kept)
+            own(self.x.value).write_flat(self._last)[...] = source(self._kept)
 
     def backward(self, data: bool, scale: bool, shift: bool) -> None:
         kind = self.x.gradient.kind
-        x = source(self.x.value if self._kept is None else self._kept, kind)
-        dy = source(self.y.gradient, kind)
+        x = self._input(kind)
+        dy = own(self.y.gradient).read(kind, self._last)
         sums, products = self._sums()[: self._sizes[0]], self._sums()[self._sizes[0] :]
         self.kernels["normalize_sums", kind].blocks(
-            self._channels.blocks, x, dy, *self._parameters(), *self._channels.cut, self.eps,
-            self.relu, *self._channels.room, sums, products,
+            self._channels.blocks, x, dy.array, *self._parameters(), *self._channels.cut,
+            dy.pitch, self.eps, self.relu, *self._channels.room, sums, products,
             *_gradient(self.shift, shift), *_gradient(self.scale, scale),
         )  # fmt: skip
         if data:
-            dx = target(self.x.gradient)
+            dx = own(self.x.gradient).write_in(self._last)
             self.kernels["normalize_backward", kind](
-                dx.size, x, dy, *self._parameters(), sums, products, *self._sizes, self._count,
-                self.eps, self.relu, dx,
+                self.x.count, x, dy.array, *self._parameters(), sums, products, *self._sizes,
+                dy.pitch, dx.pitch, self._count, self.eps, self.relu, dx.array,
             )  # fmt: skip
+
+    def _input(self, kind: str) -> Array:
+        if self._kept is not None:
+            return source(self._kept, kind)
+        return own(self.x.value).read_flat(kind, self._last)
 
     def _parameters(self) -> tuple[Array, Array, Any, Any]:
         both = optional(self.scale), optional(self.shift)

@@ -8,7 +8,8 @@ from ..base import ChannelPlan
 from ..blob import Blob
 from ..tensor import Array
 from .channels import Channels
-from .tensor import CudaTensor, accumulator, optional, source, target
+from .layouts import Order
+from .tensor import CudaTensor, accumulator, cannot_move, follow, optional, own, source, target
 
 if TYPE_CHECKING:
     from . import CudaBackend
@@ -19,8 +20,12 @@ class Channelwise(ChannelPlan):
 
     def __init__(self, backend: CudaBackend, x: Blob, y: Blob, keep: bool) -> None:
         self.backend, self.kernels, self.x, self.y = backend, backend.kernels, x, y
-        self._samples, self._channels = x.shape[:2]
-        self._inner = x.count // (self._samples * self._channels)
+        follow(x, y)
+        if x.value is y.value:
+            cannot_move(y.value, y.gradient)
+        self._last, self._channels = own(y.value).last, x.shape[1]
+        self._outer = Order.of(x.shape, self._last).rows
+        self._inner = x.count // (self._outer * self._channels)
         self._kept: CudaTensor | None = None
         if keep and x.value is y.value:
             self._kept = backend.tensor((x.count,))
@@ -36,16 +41,19 @@ class Channelwise(ChannelPlan):
         return target(self._kept)
 
     def _input(self, kind: str) -> Array:
-        return source(self._kept if self._kept is not None else self.x.value, kind)
+        if self._kept is not None:
+            return source(self._kept, kind)
+        return own(self.x.value).read_flat(kind, self._last)
 
     def _add_dots(self, blob: Blob, negative: bool) -> None:
         """Add to a parameter's gradient the channels' sums of x * dy, perhaps where x <= 0."""
         kind = self.x.gradient.kind
         total, keep = accumulator(blob.gradient)
         inner = self._inner * self._channels // total.size  # one number may be for all channels
-        channels = Channels(self.backend, self._samples, total.size, inner)
+        channels = Channels(self.backend, self._outer, total.size, inner)
+        dy = own(self.y.gradient).read_flat(kind, self._last)
         self.kernels["channel_dots", kind].blocks(
-            channels.blocks, self._input(kind), source(self.y.gradient, kind), *channels.cut,
+            channels.blocks, self._input(kind), dy, *channels.cut,
             int(negative), keep, *channels.room, total,
         )  # fmt: skip
 
@@ -59,18 +67,17 @@ class PReLU(Channelwise):
 
     def forward(self) -> None:
         kind = self.y.value.kind
-        x, kept = source(self.x.value, kind), self._copy()
-        slopes = source(self.slope.value)
-        self.kernels["prelu", kind](
-            x.size, x, slopes, slopes.size, self._inner, kept, target(self.y.value)
-        )
+        x, kept = own(self.x.value).read_flat(kind, self._last), self._copy()
+        slopes, y = source(self.slope.value), own(self.y.value).write_flat(self._last)
+        self.kernels["prelu", kind](x.size, x, slopes, slopes.size, self._inner, kept, y)
 
     def backward(self, data: bool, weights: bool, bias: bool = False) -> None:
         if weights:
             self._add_dots(self.slope, negative=True)
         if data:
             kind = self.x.gradient.kind
-            dy, dx = source(self.y.gradient, kind), target(self.x.gradient)
+            dy = own(self.y.gradient).read_flat(kind, self._last)
+            dx = own(self.x.gradient).write_flat(self._last)
             slopes = source(self.slope.value)
             self.kernels["prelu_backward", kind](
                 dx.size, self._input(kind), dy, slopes, slopes.size, self._inner, dx
@@ -88,10 +95,10 @@ class ScaleShift(Channelwise):
 
     def forward(self) -> None:
         kind = self.y.value.kind
-        x, kept = source(self.x.value, kind), self._copy()
+        x, kept = own(self.x.value).read_flat(kind, self._last), self._copy()
         self.kernels["scale_shift", kind](
             x.size, x, optional(self.scale), optional(self.shift), self._channels, self._inner,
-            kept, target(self.y.value),
+            kept, own(self.y.value).write_flat(self._last),
         )  # fmt: skip
 
     def backward(self, data: bool, weights: bool, bias: bool) -> None:
@@ -99,11 +106,11 @@ class ScaleShift(Channelwise):
         if weights and self.scale is not None:
             self._add_dots(self.scale, negative=False)
         if bias and self.shift is not None:
-            channels = Channels(self.backend, self._samples, self._channels, self._inner)
+            channels = Channels.of(self.backend, self.y.shape, own(self.y.gradient).last)
             channels.add_sums(self.y.gradient, self.shift.gradient)
         if data:
-            dy = source(self.y.gradient, kind)
+            dy = own(self.y.gradient).read_flat(kind, self._last)
             self.kernels["scale_shift", kind](
                 dy.size, dy, optional(self.scale), None, self._channels, self._inner, None,
-                target(self.x.gradient),
+                own(self.x.gradient).write_flat(self._last),
             )  # fmt: skip

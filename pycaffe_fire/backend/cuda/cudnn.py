@@ -59,6 +59,8 @@ class Product:
     weights: tuple[int, ...]
     maps: tuple[int, ...]
     window: Window
+    last: bool = False  # are channels last, of weights the second axis?
+    pitch: int = 0  # of the maps' rows, where they are parts of a larger blob
     bias: bool = False
     relu: float | None = None  # the slope of negative numbers
 
@@ -73,15 +75,16 @@ class Product:
 
 
 def products(
-    kind: str, images: Sequence[int], weights: Sequence[int], maps: Sequence[int], window: Window
-) -> dict[str, Product]:
+    kind: str, images: Sequence[int], weights: Sequence[int], maps: Sequence[int], window: Window,
+    last: bool = False, pitch: int = 0,
+) -> dict[str, Product]:  # fmt: skip
     """The three products of a convolution, its shapes lifted to as many axes as cuDNN wants."""
     axes = len(window.kernel)
     shapes = [(*s[:2], *_lifted(s[2:], 1)) for s in (images, weights, maps)]
     fills = ((window.kernel, 1), (window.stride, 1), (window.pad, 0), (window.dilation, 1))
     lifted = Window(*(_lifted(values, fill) for values, fill in fills)) if axes < AXES else window
     return {
-        direction: Product(direction, kind, shapes[0], shapes[1], shapes[2], lifted)
+        direction: Product(direction, kind, shapes[0], shapes[1], shapes[2], lifted, last, pitch)
         for direction in (FORWARD, DATA, FILTER)
     }
 
@@ -216,8 +219,11 @@ class Planner:
         shapes = {IMAGES: product.images, WEIGHTS: product.weights, MAPS: product.maps}
         shapes[BIAS] = (1, product.maps[1], *(1 for _ in product.maps[2:]))
 
+        def strides(uid: int) -> list[int]:
+            return _strides(shapes[uid], product.last, product.pitch if uid == MAPS else 0)
+
         def tensor(uid: int) -> Any:
-            dim, stride = list(shapes[uid]), _strides(shapes[uid])
+            dim, stride = list(shapes[uid]), strides(uid)
             return graph.tensor(dim=dim, stride=stride, data_type=kind, uid=uid)
 
         pad, window = list(product.window.pad), product.window
@@ -238,7 +244,7 @@ class Planner:
         if product.relu is not None:
             out = graph.relu(input=out, negative_slope=product.relu or None)
         out.set_output(True).set_uid(uid).set_data_type(kind)
-        out.set_dim(list(shapes[uid])).set_stride(_strides(shapes[uid]))
+        out.set_dim(list(shapes[uid])).set_stride(strides(uid))
         return graph
 
 
@@ -246,8 +252,19 @@ def fused(product: Product, bias: bool, relu: float | None) -> Product:
     return replace(product, bias=bias, relu=relu)
 
 
-def _strides(shape: Sequence[int]) -> list[int]:
-    return [prod(shape[i + 1 :]) for i in range(len(shape))]
+def pitched(product: Product, pitch: int) -> Product:
+    return replace(product, pitch=pitch)
+
+
+def _strides(shape: Sequence[int], last: bool, pitch: int) -> list[int]:
+    """Of (N, C, ...) in memory whose rows are `pitch` apart, or without gaps if that is 0: samples,
+    or pixels where channels are last."""
+    sizes = shape[2:]
+    within = [prod(sizes[i + 1 :]) for i in range(len(sizes))]
+    if not last:
+        return [pitch or prod(shape[1:]), prod(sizes), *within]
+    row = pitch or shape[1]
+    return [row * prod(sizes), 1, *(row * step for step in within)]
 
 
 class Engines:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ..base import Window
-from ..tensor import Array
+from .launch import Constants, constants
 
 AXES = 3  # that kernels know; fewer get extents of 1 in front
 
@@ -20,13 +18,13 @@ def lifted(values: Sequence[int], filling: int = 1) -> list[int]:
 
 def geometry(
     xp: Any, channels: int, image: Sequence[int], out: Sequence[int], window: Window
-) -> Array:
-    """19 integers in device memory."""
+) -> Constants:
+    """19 integers."""
     numbers = [
         channels, *lifted(image), *lifted(window.kernel), *lifted(window.stride),
         *lifted(window.pad, 0), *lifted(window.dilation), *lifted(out),
     ]  # fmt: skip
-    return xp.asarray(np.array(numbers, np.int32))
+    return constants(xp, numbers)
 
 
 def pointwise(axes: int) -> Window:

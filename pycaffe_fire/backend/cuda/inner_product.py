@@ -38,7 +38,7 @@ class InnerProduct(WeightedPlan):
         relu = activate and self.relu is not None
         if self.b is not None or relu:
             self.kernels["bias_relu", kind](
-                y.array.size, optional(self.b), outputs, 1, int(relu), self.relu or 0.0, y.array
+                y.array.size, optional(self.b), outputs, 1, int(relu), self.relu or 0.0, 0, y.array
             )
 
     def backward(self, data: bool, weights: bool, bias: bool) -> None:

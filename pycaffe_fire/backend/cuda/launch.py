@@ -3,6 +3,10 @@
 CuPy passes whatever it is given: a float64 for a `float`, a transposed view for a matrix, and the
 kernel reads garbage. So a kernel's parameters are read from its own source, and every launch is
 checked against them: count, types, widths and contiguity.
+
+Parameters that a source marks FIXED are shapes. A launch that fills a device gets a variant of its
+kernel in which they are constants, so that nothing divides by them; the first launch of a shape
+compiles it, and smaller ones, where that would not be worth it, share one kernel for all shapes.
 """
 
 from __future__ import annotations
@@ -27,6 +31,8 @@ KERNELS = Path(__file__).parent / "kernels"
 THREADS = 256
 MAX_BLOCKS = 16384  # enough to fill any device; loops take care of the rest
 OPTIONS = ("-std=c++17",)
+WORTH_BLOCKS = 128  # that a launch must have for a variant of its own
+MOST_VARIANTS = 256  # on one device; further shapes share the kernel for all
 
 # What kernel files need in front of them besides common.cuh.
 HEADERS = {
@@ -37,14 +43,17 @@ HEADERS = {
     "dots": ("sums",),
     "im2col": ("geometry",),
     "pooling": ("geometry",),
+    "pooling_last": ("geometry",),
     "softmax_loss": ("sums",),
     "squares": ("sums",),
 }
 
 _KERNEL = re.compile(r"__global__ void (\w+)\(([^)]*)\)")
 _HEAD = re.compile(_KERNEL.pattern + r"\s*\{")
+_WHOLE = re.compile(r'extern "C" ' + _KERNEL.pattern + r".*?\n\}\n", re.DOTALL)
 _NULL = np.uint64(0)
-_QUALIFIERS = ("const", "*", "__restrict__")
+_FIXED = "FIXED"
+_QUALIFIERS = ("const", "*", "__restrict__", _FIXED)
 RUN_BYTES = 16  # that a thread takes at a time, in kernels that use each_run
 
 # How blobs may be stored: the type that kernels call `real`, and the arrays that hold it.
@@ -62,11 +71,27 @@ _TYPES = {
 
 
 class Parameter(NamedTuple):
-    """One parameter of a kernel: a pointer to `dtype` (None: the stored type) or a value of it."""
+    """One parameter of a kernel: a pointer to `dtype` (None: the stored type) or a value of it;
+    `fixed`: one that a variant may have as a constant."""
 
     name: str
     dtype: Any
     pointer: bool
+    fixed: bool
+
+
+class Constants(NamedTuple):
+    """Integers for a FIXED pointer: in device memory, and as variants of kernels take them."""
+
+    numbers: tuple[int, ...]
+    array: Array
+
+
+def constants(xp: Any, numbers: Sequence[int]) -> Constants:
+    return Constants(tuple(map(int, numbers)), xp.asarray(np.array(numbers, np.int32)))
+
+
+Fixed = tuple["int | tuple[int, ...]", ...]  # values of a kernel's FIXED parameters, in order
 
 
 def source_of(file: str, kind: str = FLOAT32) -> str:
@@ -89,6 +114,32 @@ def reading_source(file: str, kind: str) -> str:
         return f"__global__ void {match[1]}({taken}) {{ {reads}"
 
     return _HEAD.sub(rewrite, source_of(file, kind))
+
+
+def fixed_source(name: str, kind: str, fixed: Fixed) -> str:
+    """The source of one kernel alone, its FIXED parameters nameless and constants instead:
+    `FIXED int inner` becomes `int`, and the body begins with `constexpr int inner = 49;`."""
+    given = iter(fixed)
+
+    def constant(parameter: str) -> str:
+        value, own = next(given), parameter.rsplit(maxsplit=1)[1]
+        if isinstance(value, tuple):
+            return f"constexpr int {own}[] = {{{', '.join(map(str, value))}}};"
+        return f"constexpr int {own} = {value};"
+
+    def rewrite(match: re.Match[str]) -> str:
+        parameters = [" ".join(part.split()) for part in match[2].split(",")]
+        made = " ".join(constant(p) for p in parameters if p.startswith(_FIXED))
+        taken = [
+            p.removeprefix(_FIXED).rsplit(maxsplit=1)[0] if p.startswith(_FIXED) else p
+            for p in parameters
+        ]
+        return f"__global__ void {match[1]}({', '.join(taken)}) {{ {made}"
+
+    alone = _WHOLE.sub(
+        lambda whole: whole[0] if whole[1] == name else "", source_of(_catalogue()[name].file, kind)
+    )
+    return "#define CONSTANTS\n" + _HEAD.sub(rewrite, alone)
 
 
 def kind_of(array: Array) -> str:
@@ -121,7 +172,7 @@ def _catalogue() -> dict[str, Entry]:
         _, *parts = _KERNEL.split((KERNELS / f"{file}.cu").read_text())
         for name, text, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
             parameters = tuple(_parameter(part) for part in text.split(","))
-            found[name] = Entry(file, parameters, "each_run(" in body)
+            found[name] = Entry(file, parameters, "each_run" in body)
     return found
 
 
@@ -133,7 +184,7 @@ def kernel_names(file: str | None = None) -> tuple[str, ...]:
 def _parameter(text: str) -> Parameter:
     kind, name = text.replace("*", " * ").rsplit(maxsplit=1)
     base = " ".join(word for word in kind.split() if word not in _QUALIFIERS)
-    return Parameter(name, _TYPES[base], "*" in kind)
+    return Parameter(name, _TYPES[base], "*" in kind, _FIXED in kind.split())
 
 
 class Kernel:
@@ -150,6 +201,7 @@ class Kernel:
         # Its parameters besides n that are numbers.
         self.numbers = {p.name: p.dtype for p in self._parameters[1:] if not p.pointer}
         self._array = owner.xp.ndarray
+        self._fixed = [i for i, p in enumerate(self._parameters[1:]) if p.fixed]
         self._function = owner.module(file, kind, source_of).get_function(name)
 
     def __call__(self, n: int, *arguments: Any) -> None:
@@ -172,7 +224,16 @@ class Kernel:
         ]
         recorder = self._owner.recorder
         if n and not (recorder is not None and recorder.launched(self, blocks, values)):
-            self._function((min(blocks, MAX_BLOCKS),), (THREADS,), tuple(values))
+            function = self._variant(arguments) if blocks >= WORTH_BLOCKS else self._function
+            function((min(blocks, MAX_BLOCKS),), (THREADS,), tuple(values))
+
+    def _variant(self, arguments: tuple[Any, ...]) -> Any:
+        """The function for these shapes, or the one for all."""
+        if not self._fixed:
+            return self._function
+        given = [arguments[i] for i in self._fixed]
+        fixed = tuple(v.numbers if isinstance(v, Constants) else v for v in given)
+        return self._owner.variant(self.name, self._place[1], fixed) or self._function
 
     def numbers_of(self, values: Sequence[Any]) -> list[Any]:
         """The numbers besides n among the arguments of a launch."""
@@ -208,6 +269,8 @@ class Kernel:
     def _checked_array(self, parameter: Parameter, value: Any) -> Array:
         if value is None:
             return _NULL
+        if isinstance(value, Constants):
+            value = value.array
         if not isinstance(value, self._array):
             self._refuse(parameter, type(value).__name__, "a device array")
         if value.dtype != parameter.dtype:
@@ -231,6 +294,7 @@ class Kernels:
         self.recorder: GraphRecorder | None = None  # while one records
         self._modules: dict[tuple[str, str, Source], Any] = {}
         self._kernels: dict[tuple[str, str], Kernel] = {}
+        self.variants: dict[tuple[str, str, Fixed], Any] = {}  # by kernel, kind and constants
 
     def __getitem__(self, key: str | tuple[str, str]) -> Kernel:
         name, kind = (key, FLOAT32) if isinstance(key, str) else key
@@ -250,3 +314,13 @@ class Kernels:
             code = source(file, kind)
             self._modules[file, kind, source] = self.xp.RawModule(code=code, options=OPTIONS)
         return self._modules[file, kind, source]
+
+    def variant(self, name: str, kind: str, fixed: Fixed) -> Any:
+        """A kernel with constants in it, compiled once; None when there are too many."""
+        key = (name, kind, fixed)
+        if key not in self.variants:
+            if len(self.variants) >= MOST_VARIANTS:
+                return None
+            module = self.xp.RawModule(code=fixed_source(*key), options=OPTIONS)
+            self.variants[key] = module.get_function(name)
+        return self.variants[key]

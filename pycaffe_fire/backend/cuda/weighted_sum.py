@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from ..base import JoinPlan
 from ..blob import Blob
-from ..tensor import Array, Tensor
+from ..tensor import Array
 from .launch import Kernels, kind_of
-from .tensor import own, source, target
+from .tensor import CudaTensor, cannot_move, follow, own
 
 if TYPE_CHECKING:
     from . import CudaBackend
@@ -44,32 +44,34 @@ class WeightedSum(JoinPlan):
     ) -> None:  # fmt: skip
         self.kernels, self.xs, self.y = backend.kernels, list(xs), y
         self.coefficients, self.relu = list(coefficients), relu
+        follow(xs[0], y)
+        cannot_move(y.value, *(blob.gradient for blob in (y, *xs)))
 
     def forward(self, activate: bool = True) -> None:
-        kind = self.y.value.kind
+        made = own(self.y.value)
         terms = [
-            (source(x.value, kind), factor)
+            (own(x.value).read_flat(made.kind, made.last), factor)
             for x, factor in zip(self.xs, self.coefficients, strict=True)
         ]
-        add_up(self.kernels, terms, target(self.y.value), self.relu if activate else None)
+        add_up(self.kernels, terms, made.write_flat(made.last), self.relu if activate else None)
 
     def backward(self, wanted: Sequence[bool]) -> None:
         all_of_them = zip(self.xs, self.coefficients, wanted, strict=True)
-        targets = [(x.gradient, factor) for x, factor, wants in all_of_them if wants]
-        for kind in dict.fromkeys(tensor.kind for tensor, _ in targets):
-            alike = [pair for pair in targets if pair[0].kind == kind]
+        targets = [(own(x.gradient), factor) for x, factor, wants in all_of_them if wants]
+        for form in dict.fromkeys((tensor.kind, tensor.last) for tensor, _ in targets):
+            alike = [pair for pair in targets if (pair[0].kind, pair[0].last) == form]
             for first in range(0, len(alike), AT_ONCE):
-                self._spread(kind, alike[first : first + AT_ONCE])
+                self._spread(*form, alike[first : first + AT_ONCE])
 
-    def _spread(self, kind: str, targets: Sequence[tuple[Tensor, float]]) -> None:
+    def _spread(self, kind: str, last: bool, targets: Sequence[tuple[CudaTensor, float]]) -> None:
         """Also back through a ReLU for which the gradient of y has been waiting."""
         given = own(self.y.gradient)
-        relu = given.take_relu() if kind == given.kind else None
-        dy, missing = source(given, kind), AT_ONCE - len(targets)
-        sign = None if relu is None else source(relu.sign, kind)
+        relu = given.take_relu() if (kind, last) == (given.kind, given.last) else None
+        dy, missing = given.read_flat(kind, last), AT_ONCE - len(targets)
+        sign = None if relu is None else own(relu.sign).read_flat(kind, last)
         factors = [factor for _, factor in targets] + [0.0] * missing
-        arrays = [target(tensor) for tensor, _ in targets] + [None] * missing
+        arrays = [tensor.write_flat(last) for tensor, _ in targets] + [None] * missing
         self.kernels["weighted_spread", kind](
             dy.size, dy, sign, 0.0 if relu is None else relu.slope, *factors,
-            None if relu is None else given.overwrite(), *arrays,
+            None if relu is None else given.write_flat(last), *arrays,
         )  # fmt: skip

@@ -20,6 +20,7 @@ import bisect
 import sys
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,6 +121,7 @@ class Checker:
         with self._lock:
             self.found: list[str] = []
             self.work: dict[int, list[str]] = {}  # of every stream, in order
+            self.moved: Counter[str] = Counter()  # bytes read and written, by what did so
             self.allocations = 0
             self._streams: dict[int, Clock] = {}
             self._host = Clock()
@@ -172,6 +174,9 @@ class Checker:
             self.work.setdefault(stream, []).append(what)
             for writing, memory in ((False, reads), (True, writes)):
                 for part in memory:
+                    self.moved[what] += (
+                        part[1] - part[0] if isinstance(part, tuple) else part.nbytes
+                    )
                     low, high = part if isinstance(part, tuple) else span(part)
                     if low < high:
                         self._access(Access(low, high, writing, stream, tick, place), clock)

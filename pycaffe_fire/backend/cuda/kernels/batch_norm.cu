@@ -14,58 +14,33 @@ struct Moments {
   }
 };
 
-__device__ inline Moments block_moments(Moments own) {
-  __shared__ Moments parts[THREADS];
-  parts[threadIdx.x] = own;
-  __syncthreads();
-  for (int half = THREADS / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) parts[threadIdx.x] = parts[threadIdx.x].with(parts[threadIdx.x + half]);
-    __syncthreads();
-  }
-  Moments result = parts[0];
-  __syncthreads();
-  return result;
-}
-
 // One pass: a thread sums distances from the first value that it sees. Running sums, where they
 // are given, fade and let the new moments in; `weight` counts how much they hold.
 extern "C" __global__ void channel_moments(int n, const real* __restrict__ x, int outer,
-                                           int channels, int inner, int parts, float* shares,
-                                           int* arrived, float fade, float unbiased, float* mean,
+                                           FIXED int channels, FIXED int inner, FIXED int parts,
+                                           FIXED int pitch, float* shares, int* arrived,
+                                           float fade, float unbiased, float* mean,
                                            float* variance, float* means, float* variances,
                                            float* weight) {
-  Channels cut{outer, channels, inner, parts};
-  bool packed = aligned(x);
-  EACH_BLOCK(block, n) {
-    float count = 0, origin = 0, sum = 0, squares = 0;
-    cut.each(block, packed, [&](auto run) {
-      auto values = run.read(x);
-      if (count == 0) origin = values.at[0];
-      for (float value : values.at) {
-        float apart = value - origin;
-        sum += apart;
-        squares += apart * apart;
+  Cut cut{outer, channels, inner, parts};
+  EACH_BLOCK(block, n) part_of(cut, block, pitch % PACK == 0 && aligned(x), [&](auto part) {
+    float count = 0, origin[part.lanes], sum[part.lanes] = {}, squares[part.lanes] = {};
+    part.each([&](auto spot) {
+      auto values = spot.in(pitch).read(x);
+      for (int k = 0; k < part.run; k++) {
+        int lane = part.lane(k);
+        if (count == 0 && k == lane) origin[lane] = values.at[k];
+        float apart = values.at[k] - origin[lane];
+        sum[lane] += apart;
+        squares[lane] += apart * apart;
       }
-      count += sizeof(values) / 4;
+      count += part.run / part.lanes;
     });
-    Moments own{count, 0, 0};
-    if (count > 0) own = {count, origin + sum / count, max(squares - sum / count * sum, 0.0f)};
-    Moments all = block_moments(own);
-    int c = block / parts;
-    if (parts > 1) {
-      if (threadIdx.x == 0) {
-        shares[3 * block] = all.count;
-        shares[3 * block + 1] = all.mean;
-        shares[3 * block + 2] = all.squares;
-      }
-      if (!last_of(parts, arrived + c)) continue;
-      const volatile float* found = shares + 3ll * c * parts;
-      Moments some{0, 0, 0};
-      for (int p = threadIdx.x; p < parts; p += THREADS)
-        some = some.with({found[3 * p], found[3 * p + 1], found[3 * p + 2]});
-      all = block_moments(some);
-    }
-    if (threadIdx.x == 0) {
+    Moments own[part.lanes] = {};
+    for (int lane = 0; lane < part.lanes && count > 0; lane++)
+      own[lane] = {count, origin[lane] + sum[lane] / count,
+                   max(squares[lane] - sum[lane] / count * sum[lane], 0.0f)};
+    part.total(own, shares, arrived, [&](int c, const Moments& all) {
       float spread = all.squares / all.count;
       mean[c] = all.mean;
       variance[c] = spread;
@@ -74,8 +49,8 @@ extern "C" __global__ void channel_moments(int n, const real* __restrict__ x, in
         variances[c] = fade * variances[c] + unbiased * spread;
         if (c == 0) weight[0] = fade * weight[0] + 1;
       }
-    }
-  }
+    });
+  });
 }
 
 struct Norm {
@@ -87,61 +62,65 @@ struct Norm {
   __device__ float offset(int c) const { return shift ? shift[c] : 0; }
 };
 
-// Runs do not cross channels.
 extern "C" __global__ void normalize(int n, const real* x, const float* mean,
                                      const float* variance, const float* scale, const float* shift,
-                                     int channels, int inner, float eps, int relu, real* kept,
-                                     real* y) {
+                                     FIXED int channels, FIXED int inner, FIXED int x_pitch,
+                                     FIXED int y_pitch, float eps, int relu, real* kept, real* y) {
   Norm norm{mean, variance, scale, shift, eps};
-  each_run(n, inner % PACK == 0 && aligned(x, kept, y), [&](auto run) {
-    int c = (int)run.first / inner % channels;
-    auto values = run.read(x);
+  PerChannel channel{channels, inner};
+  each_run(n, channel.packs(x_pitch | y_pitch) && aligned(x, kept, y), [&](auto run) {
+    auto spot = channel.spot(run);
+    auto values = spot.in(x_pitch).read(x);
     if (kept) run.write(kept, values);
-    float centre = mean[c], deviation = norm.deviation(c);
-    for (float& value : values.at) {
-      value = (value - centre) / deviation;
+    for (int k = 0; k < run.width; k++) {
+      int c = channel.of(spot, k);
+      float value = (values.at[k] - mean[c]) / norm.deviation(c);
       if (scale) value *= scale[c];
       if (shift) value += shift[c];
-      if (relu) value = max(value, 0.0f);
+      values.at[k] = relu ? max(value, 0.0f) : value;
     }
-    run.write(y, values);
+    spot.in(y_pitch).write(y, values);
   });
 }
 
-// The sums of dy and of dy * normalised x, both before the scale, dy having gone back through the ReLU; they are
-// added to the gradients of shift and scale, where those are given.
+// The sums of dy and of dy * normalised x, both before the scale, dy having gone back through the
+// ReLU; they are added to the gradients of shift and scale, where those are given.
 extern "C" __global__ void normalize_sums(int n, const real* __restrict__ x,
                                           const real* __restrict__ dy, const float* mean,
                                           const float* variance, const float* scale,
-                                          const float* shift, int outer, int channels, int inner,
-                                          int parts, float eps, int relu, float* shares,
-                                          int* arrived, float* sums, float* products,
-                                          float keep_shift, float* d_shift, float keep_scale,
-                                          float* d_scale) {
+                                          const float* shift, int outer, FIXED int channels,
+                                          FIXED int inner, FIXED int parts, FIXED int pitch,
+                                          float eps, int relu, float* shares, int* arrived,
+                                          float* sums, float* products, float keep_shift,
+                                          float* d_shift, float keep_scale, float* d_scale) {
   Norm norm{mean, variance, scale, shift, eps};
-  Channels cut{outer, channels, inner, parts};
-  bool packed = aligned(x, dy);
-  EACH_BLOCK(block, n) {
-    int c = block / parts;
-    float centre = mean[c], deviation = norm.deviation(c);
-    float factor = norm.factor(c), offset = norm.offset(c);
-    float own[2] = {0, 0}, totals[2];
-    cut.each(block, packed, [&](auto run) {
-      auto xs = run.read(x), dys = run.read(dy);
-      for (int k = 0; k < sizeof(xs) / 4; k++) {
-        float normed = (xs.at[k] - centre) / deviation;
-        if (relu && !(normed * factor + offset > 0)) continue;
-        own[0] += dys.at[k];
-        own[1] += dys.at[k] * normed;
+  Cut cut{outer, channels, inner, parts};
+  bool packed = pitch % PACK == 0 && aligned(x, dy);
+  EACH_BLOCK(block, n) part_of(cut, block, packed, [&](auto part) {
+    float centre[part.lanes], deviation[part.lanes], factor[part.lanes], offset[part.lanes];
+    for (int lane = 0; lane < part.lanes && part.inside(); lane++) {
+      int c = part.channel(lane);
+      centre[lane] = mean[c], deviation[lane] = norm.deviation(c);
+      factor[lane] = norm.factor(c), offset[lane] = norm.offset(c);
+    }
+    Sums<2> own[part.lanes] = {};
+    part.each([&](auto spot) {
+      auto xs = spot.in(0).read(x), dys = spot.in(pitch).read(dy);
+      for (int k = 0; k < part.run; k++) {
+        int lane = part.lane(k);
+        float normed = (xs.at[k] - centre[lane]) / deviation[lane];
+        if (relu && !(normed * factor[lane] + offset[lane] > 0)) continue;
+        own[lane].at[0] += dys.at[k];
+        own[lane].at[1] += dys.at[k] * normed;
       }
     });
-    if (cut.total(block, own, shares, arrived, totals)) {
-      sums[c] = totals[0];
-      products[c] = totals[1];
-      if (d_shift) add_to(d_shift + c, keep_shift, totals[0]);
-      if (d_scale) add_to(d_scale + c, keep_scale, totals[1]);
-    }
-  }
+    part.total(own, shares, arrived, [&](int c, const Sums<2>& all) {
+      sums[c] = all.at[0];
+      products[c] = all.at[1];
+      if (d_shift) add_to(d_shift + c, keep_shift, all.at[0]);
+      if (d_scale) add_to(d_scale + c, keep_scale, all.at[1]);
+    });
+  });
 }
 
 // count is that of a channel's values, or 0 where the statistics were given and do not depend on x.
@@ -149,20 +128,22 @@ extern "C" __global__ void normalize_backward(int n, const real* x, const real* 
                                               const float* mean, const float* variance,
                                               const float* scale, const float* shift,
                                               const float* sums, const float* products,
-                                              int channels, int inner, int count, float eps,
-                                              int relu, real* dx) {
+                                              FIXED int channels, FIXED int inner,
+                                              FIXED int dy_pitch, FIXED int dx_pitch, int count,
+                                              float eps, int relu, real* dx) {
   Norm norm{mean, variance, scale, shift, eps};
-  each_run(n, inner % PACK == 0 && aligned(x, dy, dx), [&](auto run) {
-    int c = (int)run.first / inner % channels;
-    float centre = mean[c], deviation = norm.deviation(c);
-    float factor = norm.factor(c), offset = norm.offset(c);
-    float sum = count ? sums[c] / count : 0, product = count ? products[c] / count : 0;
-    auto xs = run.read(x), values = run.read(dy);
-    for (int k = 0; k < sizeof(xs) / 4; k++) {
-      float normed = (xs.at[k] - centre) / deviation;
-      if (relu && !(normed * factor + offset > 0)) values.at[k] = 0;
+  PerChannel channel{channels, inner};
+  each_run(n, channel.packs(dy_pitch | dx_pitch) && aligned(x, dy, dx), [&](auto run) {
+    auto spot = channel.spot(run);
+    auto xs = run.read(x), values = spot.in(dy_pitch).read(dy);
+    for (int k = 0; k < run.width; k++) {
+      int c = channel.of(spot, k);
+      float factor = norm.factor(c), deviation = norm.deviation(c);
+      float sum = count ? sums[c] / count : 0, product = count ? products[c] / count : 0;
+      float normed = (xs.at[k] - mean[c]) / deviation;
+      if (relu && !(normed * factor + norm.offset(c) > 0)) values.at[k] = 0;
       values.at[k] = (values.at[k] - sum - product * normed) * factor / deviation;
     }
-    run.write(dx, values);
+    spot.in(dx_pitch).write(dx, values);
   });
 }

@@ -7,6 +7,9 @@
 
 #define THREADS 256
 
+// Marks parameters that are shapes: variants of kernels have them as constants (launch.py).
+#define FIXED
+
 #define EACH(i, n)                                                             \
   for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < (n); \
        i += (long long)gridDim.x * blockDim.x)

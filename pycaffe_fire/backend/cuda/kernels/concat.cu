@@ -1,5 +1,6 @@
 // Concatenation of up to four arrays along one axis, forward and backward: row r of the whole is
-// row r of the parts side by side; those that are missing have a width of 0. n counts the whole.
+// row r of the parts side by side; those that are missing have a width of 0, those that are null are
+// left out. n counts the whole.
 
 struct Seams {
   int a, b, c, d;  // widths
@@ -20,8 +21,8 @@ struct Seams {
 
 extern "C" __global__ void join_parts(int n, const real* __restrict__ a,
                                       const real* __restrict__ b, const real* __restrict__ c,
-                                      const real* __restrict__ d, int a_width, int b_width,
-                                      int c_width, int d_width, int width, int first,
+                                      const real* __restrict__ d, FIXED int a_width, FIXED int b_width,
+                                      FIXED int c_width, FIXED int d_width, FIXED int width, FIXED int first,
                                       real* __restrict__ y) {
   Seams seams{a_width, b_width, c_width, d_width};
   int own = a_width + b_width + c_width + d_width;
@@ -30,14 +31,13 @@ extern "C" __global__ void join_parts(int n, const real* __restrict__ a,
     int row = (int)run.first / own, column = (int)run.first % own;
     seams.find(column, a, b, c, d, [&](const real* part, int wide, int at) {
       decltype(run) from{(long long)row * wide + at}, to{(long long)row * width + first + column};
-      to.write(y, from.read(part));
+      if (part) to.write(y, from.read(part));
     });
   });
 }
 
-// Parts that are not wanted are null.
-extern "C" __global__ void cut_parts(int n, const real* __restrict__ dy, int a_width, int b_width,
-                                     int c_width, int d_width, int width, int first,
+extern "C" __global__ void cut_parts(int n, const real* __restrict__ dy, FIXED int a_width, FIXED int b_width,
+                                     FIXED int c_width, FIXED int d_width, FIXED int width, FIXED int first,
                                      real* __restrict__ a, real* __restrict__ b,
                                      real* __restrict__ c, real* __restrict__ d) {
   Seams seams{a_width, b_width, c_width, d_width};

@@ -1,8 +1,8 @@
 // Convolution with one filter per channel: too little work per group for matrix products.
 
 extern "C" __global__ void depthwise_lower(int n, const real* images, const float* weights,
-                                           const int* geometry, real* maps) {
-  const Geometry& g = *(const Geometry*)geometry;
+                                           FIXED const int* geometry, real* maps) {
+  GEOMETRY g = geometry_of(geometry);
   int windows = volume(g.out), pixels = volume(g.image), cells = volume(g.kernel);
   EACH(i, n) {
     int plane = (int)i / windows;
@@ -20,8 +20,8 @@ extern "C" __global__ void depthwise_lower(int n, const real* images, const floa
 }
 
 extern "C" __global__ void depthwise_raise(int n, const real* maps, const float* weights,
-                                           const int* geometry, real* images) {
-  const Geometry& g = *(const Geometry*)geometry;
+                                           FIXED const int* geometry, real* images) {
+  GEOMETRY g = geometry_of(geometry);
   int windows = volume(g.out), pixels = volume(g.image), cells = volume(g.kernel);
   EACH(i, n) {
     int plane = (int)i / pixels;

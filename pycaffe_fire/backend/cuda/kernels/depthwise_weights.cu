@@ -1,9 +1,9 @@
 // One block per weight sums over all images and windows; n counts the weights.
 
 extern "C" __global__ void depthwise_correlate(int n, const real* images, const real* maps,
-                                               const int* geometry, int samples, float keep,
+                                               FIXED const int* geometry, int samples, float keep,
                                                float* gradients) {
-  const Geometry& g = *(const Geometry*)geometry;
+  GEOMETRY g = geometry_of(geometry);
   int windows = volume(g.out), pixels = volume(g.image), cells = volume(g.kernel);
   EACH_BLOCK(item, n) {
     int channel = item / cells;

@@ -5,6 +5,23 @@ struct Geometry {
   int channels, image[3], kernel[3], stride[3], pad[3], dilation[3], out[3];
 };
 
+// Of constants it is a value that compilers see through; else it stays in memory.
+#ifdef CONSTANTS
+#define GEOMETRY const Geometry
+__device__ inline Geometry geometry_of(const int* n) {
+  return {n[0],
+          {n[1], n[2], n[3]},
+          {n[4], n[5], n[6]},
+          {n[7], n[8], n[9]},
+          {n[10], n[11], n[12]},
+          {n[13], n[14], n[15]},
+          {n[16], n[17], n[18]}};
+}
+#else
+#define GEOMETRY const Geometry&
+__device__ inline const Geometry& geometry_of(const int* n) { return *(const Geometry*)n; }
+#endif
+
 __device__ inline int volume(const int* extent) { return extent[0] * extent[1] * extent[2]; }
 
 // Where along `axis` cell `cell` of window `window` lies in the image; may lie outside.
@@ -53,3 +70,13 @@ __device__ inline int seer(const Geometry& g, const Place& pixel, int d, int h, 
   for (int d = 0; d < (g).kernel[0]; d++)  \
     for (int h = 0; h < (g).kernel[1]; h++) \
       for (int w = 0; w < (g).kernel[2]; w++)
+
+// What Caffe divides an average by: the cells of the window that lie inside the padded image.
+__device__ inline float divisor(const Geometry& g, const Place& window) {
+  int cells = 1;
+  for (int axis = 0; axis < 3; axis++) {
+    int start = window.at[axis] * g.stride[axis] - g.pad[axis];
+    cells *= min(start + g.kernel[axis], g.image[axis] + g.pad[axis]) - start;
+  }
+  return cells;
+}

@@ -1,15 +1,17 @@
 // Images to patches and back. Strides place the patches: (image, row, window) for batched
-// products per image, (row, image, window) for one long product over all images.
+// products per image, (row, image, window) for one long product over all images. Images may lie
+// apart in memory.
 
-extern "C" __global__ void im2col(int n, const real* images, const int* geometry,
-                                  long long row_stride, long long image_stride, real* patches) {
-  const Geometry& g = *(const Geometry*)geometry;
+extern "C" __global__ void im2col(int n, const real* images, int image_pitch,
+                                  FIXED const int* geometry, long long row_stride,
+                                  long long image_stride, real* patches) {
+  GEOMETRY g = geometry_of(geometry);
   int windows = volume(g.out), pixels = volume(g.image), cells = volume(g.kernel);
   EACH(i, n) {
     int window = (int)i % windows, plane = (int)i / windows;
     int channel = plane % g.channels, image = plane / g.channels;
     Place at = place(window, g.out);
-    const real* source = images + (long long)plane * pixels;
+    const real* source = images + (long long)image * image_pitch + channel * pixels;
     real* target =
         patches + image * image_stride + (long long)channel * cells * row_stride + window;
     EACH_CELL(g, d, h, w) {
@@ -21,9 +23,9 @@ extern "C" __global__ void im2col(int n, const real* images, const int* geometry
 }
 
 // Every pixel gathers from the patches that saw it, cell by cell: no atomics, always the same sum.
-extern "C" __global__ void col2im(int n, const real* patches, const int* geometry,
+extern "C" __global__ void col2im(int n, const real* patches, FIXED const int* geometry,
                                   real* images) {
-  const Geometry& g = *(const Geometry*)geometry;
+  GEOMETRY g = geometry_of(geometry);
   int windows = volume(g.out), pixels = volume(g.image), cells = volume(g.kernel);
   EACH(i, n) {
     int plane = (int)i / pixels;

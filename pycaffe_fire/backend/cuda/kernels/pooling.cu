@@ -1,10 +1,18 @@
-// Pooling with windows clipped at the border. The mask holds each winner's index in its image:
-// the first of equals in row-major order, or -1 where a window has no cell inside. NaN wins over
-// every number, so that a diverged net shows it.
+// Pooling with windows clipped at the border, of images one channel after the other. The mask holds
+// each winner's index in its image: the first of equals in row-major order, or -1 where a window has
+// no cell inside. NaN wins over every number, so that a diverged net shows it.
 
-extern "C" __global__ void max_pool(int n, const real* x, const int* geometry, real* y,
+// Where value i of the pooled blob lies whose images are `pitch` elements apart; 0: without a gap.
+__device__ inline long long pooled(int i, int windows, int channels, int pitch) {
+  if (pitch == 0) return i;
+  int plane = i / windows;
+  return (long long)(plane / channels) * pitch + plane % channels * windows + i % windows;
+}
+
+extern "C" __global__ void max_pool(int n, const real* x, FIXED int channels,
+                                    FIXED const int* geometry, FIXED int pitch, real* y,
                                     int* mask) {
-  const Geometry& g = *(const Geometry*)geometry;
+  GEOMETRY g = geometry_of(geometry);
   int windows = volume(g.out), pixels = volume(g.image);
   EACH(i, n) {
     const real* image = x + (long long)((int)i / windows) * pixels;
@@ -19,40 +27,33 @@ extern "C" __global__ void max_pool(int n, const real* x, const int* geometry, r
         winner = from;
       }
     }
-    y[i] = best;
+    y[pooled((int)i, windows, channels, pitch)] = best;
     mask[i] = winner;
   }
 }
 
 extern "C" __global__ void max_pool_backward(int n, const real* dy, const int* mask,
-                                             const int* geometry, real* dx) {
-  const Geometry& g = *(const Geometry*)geometry;
+                                             FIXED int channels, FIXED const int* geometry,
+                                             FIXED int pitch, real* dx) {
+  GEOMETRY g = geometry_of(geometry);
   int windows = volume(g.out), pixels = volume(g.image);
   EACH(i, n) {
     int own = (int)i % pixels;
-    long long first = (long long)((int)i / pixels) * windows;
+    int first = (int)i / pixels * windows;
+    const real* map = dy + pooled(first, windows, channels, pitch);
     Place at = place(own, g.image);
     float sum = 0;
     EACH_CELL(g, d, h, w) {
       int window = seer(g, at, d, h, w);
-      if (window >= 0 && mask[first + window] == own) sum += dy[first + window];
+      if (window >= 0 && mask[first + window] == own) sum += map[window];
     }
     dx[i] = sum;
   }
 }
 
-// Caffe divides by the cells of the window that lie inside the padded image.
-__device__ inline float divisor(const Geometry& g, const Place& window) {
-  int cells = 1;
-  for (int axis = 0; axis < 3; axis++) {
-    int start = window.at[axis] * g.stride[axis] - g.pad[axis];
-    cells *= min(start + g.kernel[axis], g.image[axis] + g.pad[axis]) - start;
-  }
-  return cells;
-}
-
-extern "C" __global__ void average_pool(int n, const real* x, const int* geometry, real* y) {
-  const Geometry& g = *(const Geometry*)geometry;
+extern "C" __global__ void average_pool(int n, const real* x, FIXED int channels,
+                                        FIXED const int* geometry, FIXED int pitch, real* y) {
+  GEOMETRY g = geometry_of(geometry);
   int windows = volume(g.out), pixels = volume(g.image);
   EACH(i, n) {
     const real* image = x + (long long)((int)i / windows) * pixels;
@@ -62,16 +63,17 @@ extern "C" __global__ void average_pool(int n, const real* x, const int* geometr
       int from = seen(g, at, d, h, w);
       if (from >= 0) sum += image[from];
     }
-    y[i] = sum / divisor(g, at);
+    y[pooled((int)i, windows, channels, pitch)] = sum / divisor(g, at);
   }
 }
 
-extern "C" __global__ void average_pool_backward(int n, const real* dy, const int* geometry,
+extern "C" __global__ void average_pool_backward(int n, const real* dy, FIXED int channels,
+                                                 FIXED const int* geometry, FIXED int pitch,
                                                  real* dx) {
-  const Geometry& g = *(const Geometry*)geometry;
+  GEOMETRY g = geometry_of(geometry);
   int windows = volume(g.out), pixels = volume(g.image);
   EACH(i, n) {
-    const real* map = dy + (long long)((int)i / pixels) * windows;
+    const real* map = dy + pooled((int)i / pixels * windows, windows, channels, pitch);
     Place at = place((int)i % pixels, g.image);
     float sum = 0;
     EACH_CELL(g, d, h, w) {

@@ -77,6 +77,7 @@ struct Floats {
 
 template <int W>
 struct Run {
+  static constexpr int width = W;
   long long first;
 
   template <class T>
@@ -106,3 +107,42 @@ __device__ inline void each_run(long long n, bool packed, Body body) {
   EACH(i, packs) body(Run<PACK>{i * PACK});
   EACH(i, n - packs * PACK) body(Run<1>{packs * PACK + i});
 }
+
+// Blobs may lie in memory as rows with gaps between them: a part of a larger blob, whose rows are
+// its `pitch` apart; a pitch of 0 means that there are none. A spot is a run's place in its row.
+template <int W>
+struct Spot {
+  int row;
+  long long rest;
+  int width;
+
+  __device__ Run<W> in(int pitch) const {
+    return {(long long)row * (pitch ? pitch : width) + rest};
+  }
+};
+
+// Of the elements in their order; with a width of 0 there is one row.
+template <int W>
+__device__ inline Spot<W> spot_of(Run<W> run, int width) {
+  if (width == 0) return {0, run.first, 0};
+  return {(int)run.first / width, (int)run.first % width, width};
+}
+
+// Numbers per channel of (outer, channels, inner): runs stay within a channel, or, where inner is
+// 1, take neighbouring channels.
+struct PerChannel {
+  int channels, inner;
+
+  __device__ bool packs(int pitches) const {
+    return (inner == 1 ? channels : inner) % PACK == 0 && pitches % PACK == 0;
+  }
+  template <int W>
+  __device__ Spot<W> spot(Run<W> run) const {
+    return spot_of(run, channels * inner);
+  }
+  // Of a spot's k-th element.
+  template <int W>
+  __device__ int of(Spot<W> spot, int k) const {
+    return inner == 1 ? (int)spot.rest + k : (int)spot.rest / inner;
+  }
+};
