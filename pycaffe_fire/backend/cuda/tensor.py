@@ -115,6 +115,8 @@ class CudaTensor(Tensor):
     def lay_out(self, layout: Layout) -> None:
         if self.pinned or (layout == self.layout and layout.shape == self.shape):
             return
+        if self.guard is not None:
+            self.guard(self)
         if layout.shape != self.shape or self.fresh == ZERO:
             self.fresh, self._plain = ZERO, None
         else:  # only while a net is built
