@@ -6,9 +6,10 @@
     python tools/gpu_plans.py --models resnet50 --math tf32 --batch 64
 
 It asks the real library (pip install nvidia-cudnn-frontend nvidia-cudnn-cu13) for the plans that a
-training on such a GPU would use, and needs no driver: small stand-ins for libcuda and libcublasLt
-are compiled where those are missing (by cc). Engines that need a driver to be compiled at run time
-are left out then, so a real GPU may use a better one. Exit status 1: cuDNN refused something.
+training on such a GPU would use, with channels last for 16 bits, and maps that are parts of a
+Concat's top. It needs no driver: small stand-ins for libcuda and libcublasLt are compiled where
+those are missing (by cc). Engines that need a driver to be compiled at run time are left out then,
+so a real GPU may use a better one. Exit status 1: cuDNN refused something.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,11 +30,12 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from pycaffe_fire import Net, schema  # noqa: E402
-from pycaffe_fire.backend.base import WeightedPlan, Window  # noqa: E402
+from pycaffe_fire.backend.base import JoinPlan, WeightedPlan, Window  # noqa: E402
 from pycaffe_fire.backend.blob import Blob  # noqa: E402
 from pycaffe_fire.backend.choice import FP32, TF32  # noqa: E402
 from pycaffe_fire.backend.cuda import cudnn as engine  # noqa: E402
 from pycaffe_fire.backend.numpy import NumPyBackend  # noqa: E402
+from pycaffe_fire.backend.tensor import FLOAT32  # noqa: E402
 from pycaffe_fire.net.graph import filter_net  # noqa: E402
 from pycaffe_fire.net.synthetic import with_synthetic_data  # noqa: E402
 
@@ -107,6 +110,7 @@ class Convolution(NamedTuple):
     bias: bool
     relu: float | None
     transposed: bool
+    part_of: int = 0  # channels of the blob that its maps are a part of, if a Concat follows
 
 
 class Row(NamedTuple):
@@ -177,7 +181,7 @@ class Recording(NumPyBackend):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[Convolution] = []
+        self.found: dict[int, Convolution] = {}  # by the blob that it writes
 
     def convolution(
         self, x: Blob, w: Blob, b: Blob | None, y: Blob, window: Window, groups: int,
@@ -185,8 +189,16 @@ class Recording(NumPyBackend):
     ) -> WeightedPlan:  # fmt: skip
         images, maps = (y, x) if transposed else (x, y)
         shapes = (tuple(images.shape), tuple(w.shape), tuple(maps.shape))
-        self.found.append(Convolution(*shapes, window, b is not None, relu, transposed))
+        made = Convolution(*shapes, window, b is not None, relu, transposed)
+        self.found[id(y)] = made
         return super().convolution(x, w, b, y, window, groups, relu, transposed)
+
+
+    def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> JoinPlan:
+        for x in xs if axis == 1 else ():
+            if id(x) in self.found and not self.found[id(x)].transposed:
+                self.found[id(x)] = self.found[id(x)]._replace(part_of=y.shape[1])
+        return super().concat(xs, y, axis)
 
 
 @cache
@@ -204,12 +216,15 @@ def convolutions(model: str, batch: int) -> list[Convolution]:
                 getattr(layer, field).ClearField("weight_filler")
     backend = Recording()
     Net(made, schema.TRAIN, backend=backend)
-    return list(dict.fromkeys(backend.found))
+    return list(dict.fromkeys(backend.found.values()))
 
 
 def rows(planner: engine.Planner, device: str, model: str, batch: int, kind: str) -> Iterator[Row]:
     for conv in convolutions(model, batch):
-        made = engine.products(kind, conv.images, conv.weights, conv.maps, conv.window)
+        last = kind != FLOAT32  # as trainings in 16 bits have it
+        pitch = conv.part_of * (1 if last else prod(conv.maps[2:]))
+        shapes = (conv.images, conv.weights, conv.maps)
+        made = engine.products(kind, *shapes, conv.window, last, pitch)
         for product in made.values():
             yield row(planner, device, model, batch, product)
         if not conv.transposed and (conv.bias or conv.relu is not None):
