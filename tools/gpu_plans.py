@@ -193,7 +193,6 @@ class Recording(NumPyBackend):
         self.found[id(y)] = made
         return super().convolution(x, w, b, y, window, groups, relu, transposed)
 
-
     def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> JoinPlan:
         for x in xs if axis == 1 else ():
             if id(x) in self.found and not self.found[id(x)].transposed:

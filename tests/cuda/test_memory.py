@@ -83,6 +83,21 @@ def test_planned_memory_is_shown(
     solver.close()
 
 
+def test_zeros_are_written_again_where_memory_is_shared(cuda: Any) -> None:
+    """Gradients that are cleared in every pass, and lie where others do in between."""
+    place = cuda.empty(8)
+    cleared, other = cuda.tensor((8,)), cuda.tensor((8,))
+    for _ in range(2):
+        for tensor in (cleared, other):
+            tensor.bind(place)
+        other.array[...] = 7
+        cleared.clear()
+        assert not cleared.copied().get().any()
+        other.array[...] = 7
+        cleared.clear()
+        assert not cleared.copied().get().any()
+
+
 BATCH_NORM = """
 layer { name: "in" type: "DummyData" top: "x" dummy_data_param {
   shape { dim: BATCH dim: 8 dim: 32 dim: 32 } } }

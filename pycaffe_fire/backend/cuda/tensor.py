@@ -208,7 +208,7 @@ class CudaTensor(Tensor):
         if was_zero and self.home is not None:
             self._clear_rows()
         super().sync()
-        self._zeros |= was_zero
+        self._zeros |= was_zero and self.pinned  # others share their memory
         relu = self.take_relu()
         if relu is not None:
             sign, values = own(relu.sign).read(self.kind, self.last), self.write()

@@ -1,6 +1,6 @@
 // Concatenation of up to four arrays along one axis, forward and backward: row r of the whole is
-// row r of the parts side by side; those that are missing have a width of 0, those that are null are
-// left out. n counts the whole.
+// row r of the parts side by side; those that are missing have a width of 0, those that are null
+// are left out. n counts the whole.
 
 struct Seams {
   int a, b, c, d;  // widths
@@ -21,9 +21,9 @@ struct Seams {
 
 extern "C" __global__ void join_parts(int n, const real* __restrict__ a,
                                       const real* __restrict__ b, const real* __restrict__ c,
-                                      const real* __restrict__ d, FIXED int a_width, FIXED int b_width,
-                                      FIXED int c_width, FIXED int d_width, FIXED int width, FIXED int first,
-                                      real* __restrict__ y) {
+                                      const real* __restrict__ d, FIXED int a_width,
+                                      FIXED int b_width, FIXED int c_width, FIXED int d_width,
+                                      FIXED int width, FIXED int first, real* __restrict__ y) {
   Seams seams{a_width, b_width, c_width, d_width};
   int own = a_width + b_width + c_width + d_width;
   bool packed = seams.packed() && (width | first) % PACK == 0 && aligned(a, b, c, d, y);
@@ -36,10 +36,11 @@ extern "C" __global__ void join_parts(int n, const real* __restrict__ a,
   });
 }
 
-extern "C" __global__ void cut_parts(int n, const real* __restrict__ dy, FIXED int a_width, FIXED int b_width,
-                                     FIXED int c_width, FIXED int d_width, FIXED int width, FIXED int first,
-                                     real* __restrict__ a, real* __restrict__ b,
-                                     real* __restrict__ c, real* __restrict__ d) {
+extern "C" __global__ void cut_parts(int n, const real* __restrict__ dy, FIXED int a_width,
+                                     FIXED int b_width, FIXED int c_width, FIXED int d_width,
+                                     FIXED int width, FIXED int first, real* __restrict__ a,
+                                     real* __restrict__ b, real* __restrict__ c,
+                                     real* __restrict__ d) {
   Seams seams{a_width, b_width, c_width, d_width};
   int own = a_width + b_width + c_width + d_width;
   bool packed = seams.packed() && (width | first) % PACK == 0 && aligned(a, b, c, d, dy);

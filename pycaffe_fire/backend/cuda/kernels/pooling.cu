@@ -1,6 +1,6 @@
 // Pooling with windows clipped at the border, of images one channel after the other. The mask holds
-// each winner's index in its image: the first of equals in row-major order, or -1 where a window has
-// no cell inside. NaN wins over every number, so that a diverged net shows it.
+// each winner's index in its image: the first of equals in row-major order, or -1 where a window
+// has no cell inside. NaN wins over every number, so that a diverged net shows it.
 
 // Where value i of the pooled blob lies whose images are `pitch` elements apart; 0: without a gap.
 __device__ inline long long pooled(int i, int windows, int channels, int pitch) {

@@ -5,7 +5,8 @@
 
 // Rows of `width` elements that begin x_pitch and y_pitch elements apart; n counts the elements.
 template <class A, class B>
-__device__ inline void each_run_copied(int n, const A* x, int width, int x_pitch, int y_pitch, B* y) {
+__device__ inline void each_run_copied(int n, const A* x, int width, int x_pitch, int y_pitch,
+                                       B* y) {
   bool packed = (width | x_pitch | y_pitch) % PACK == 0 && aligned((const void*)x, (void*)y);
   each_run(n, packed, [&](auto run) {
     auto spot = spot_of(run, width);
