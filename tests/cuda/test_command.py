@@ -74,6 +74,6 @@ def test_blobs_in_16_bits(run: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_16_bits_need_a_gpu(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["--solver", "solver.prototxt", "--precision", "bfloat16"]
+    command = ["--solver", "solver.prototxt", "--precision", "float16"]
     assert fire_train.main(command) == 1
-    assert "--precision bfloat16 needs a GPU" in capsys.readouterr().err
+    assert "--precision float16 needs a GPU" in capsys.readouterr().err
