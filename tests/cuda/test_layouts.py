@@ -66,10 +66,10 @@ def test_elementwise(cuda: Any, shape: tuple[int, ...], in_place: bool) -> None:
     agree.test_scale_shift(cuda, shape, "both", in_place, channels_last)
 
 
-@pytest.mark.parametrize("where", [None, 0, 1])
+@pytest.mark.parametrize(("where", "count"), [(None, 3), (0, 2), (1, 6)])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_add(cuda: Any, shape: tuple[int, ...], where: int | None) -> None:
-    agree.test_add(cuda, shape, where, channels_last)
+def test_add(cuda: Any, shape: tuple[int, ...], where: int | None, count: int) -> None:
+    agree.test_add(cuda, shape, where, count, channels_last)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
