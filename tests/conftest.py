@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pycaffe_fire.errors import BackendError
-from tests.backend.op_cases import onednn
+from tests.backend.op_cases import blas, onednn
 from tests.cuda.cuda_emulator import Compiler, Module, compiler_missing
 
 # Many tests start processes: they need not all compile the package again.
@@ -91,9 +91,9 @@ def cuda(cupy: Any) -> Any:
     return CudaBackend(0)
 
 
-@pytest.fixture(params=["onednn", "cuda"])
+@pytest.fixture(params=["onednn", "blas", "cuda"])
 def fast(request: pytest.FixtureRequest) -> Any:
     """Every backend that has ops of its own in place of NumPy's, one after the other."""
     if request.param == "cuda":
         return request.getfixturevalue("cuda")
-    return onednn(threads=2)
+    return blas(threads=2) if request.param == "blas" else onednn(threads=2)

@@ -8,6 +8,7 @@ from functools import cache
 
 from ..errors import BackendError
 from .base import Backend
+from .compiled import available
 from .numpy import NumPyBackend
 
 log = logging.getLogger("pycaffe_fire")
@@ -27,8 +28,13 @@ def _cpu_kind() -> type[Backend]:
     try:
         library()
     except BackendError as error:
-        log.warning("Running on the slower NumPy ops: %s", error)
-        return NumPyBackend
+        if not available():
+            log.warning("Running on the slower NumPy ops: %s", error)
+            return NumPyBackend
+        from .blas import BlasBackend
+
+        log.warning("Running on NumPy's BLAS, which is slower than oneDNN: %s", error)
+        return BlasBackend
     return OneDNNBackend
 
 

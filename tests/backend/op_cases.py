@@ -115,6 +115,13 @@ def onednn(threads: int) -> Backend:
         pytest.skip(str(error))
 
 
+def blas(threads: int) -> Backend:
+    pytest.importorskip("numba")
+    from pycaffe_fire.backend.blas import BlasBackend
+
+    return BlasBackend(threads)
+
+
 def blob(backend: Backend, values: Array | Sequence[int]) -> Blob:
     """A blob holding `values`, or zeros of that shape."""
     made = backend.host_view(

@@ -3,6 +3,7 @@
 python tools/bench/train.py models/googlenet/train_val.prototxt --batch 32 --threads 2
 python tools/bench/train.py models/googlenet/train_val.prototxt --against torch --json out.json
 python tools/bench/train.py models/lenet/train_val.prototxt --shape 1,28,28 --profile
+python tools/bench/train.py models/googlenet/train_val.prototxt --batch 16 --library none
 """
 
 from __future__ import annotations
@@ -79,6 +80,10 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         "--without", type=_modes, default=[], metavar="NAME,NAME",
         help=f"leave out some of {', '.join(TORCH)}",
     )  # fmt: skip
+    parser.add_argument(
+        "--library", action="append", default=[], metavar="FILE",
+        help='also our net on this libdnnl; "none" is NumPy\'s BLAS, as where no libdnnl loads',
+    )  # fmt: skip
     parser.add_argument("--repeat", type=_positive, default=5, help="clean samples wanted of each")
     parser.add_argument(
         "--limit", type=float, default=300, help="seconds after which disturbed samples count too"
@@ -142,6 +147,21 @@ def _ours(net: Any, options: argparse.Namespace, folder: Path, stack: ExitStack)
     return worker
 
 
+def _on_libraries(
+    net: Any, options: argparse.Namespace, folder: Path, stack: ExitStack
+) -> list[Worker]:
+    """Our net on other libraries than the one it would take."""
+    workers = []
+    for file in options.library:
+        name = Path(file).name
+        extra = {"PYCAFFE_FIRE_DNNL": file}
+        worker = stack.enter_context(_start(name, "fire_net.py", options, **extra))
+        built = _build(worker, net, options, folder / "net", options.leaves)
+        print(f"{name}: {built['backend']}")
+        workers.append(worker)
+    return workers
+
+
 def _torches(net: Any, options: argparse.Namespace, folder: Path, stack: ExitStack) -> list[Worker]:
     """PyTorch in all its modes, holding our weights and checked to compute the same loss."""
     with _start(OURS, "fire_net.py", options) as worker:
@@ -203,6 +223,7 @@ def _compare(
 def _race(net: Any, options: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[str, Any]:
     others = _torches(net, options, folder, stack) if options.against else []
     workers = [_ours(net, options, folder, stack), *others]
+    workers += _on_libraries(net, options, folder, stack)
     for worker in workers:
         worker.ask("warm")
     samples = interleave(workers, options.repeat, TOLERANCE, options.limit)
@@ -258,8 +279,10 @@ def _verdict(title: str, results: dict[str, Summary], peaks: dict[str, int]) -> 
         for name in others
     ]
     if versus:
+        line += f" vs {', '.join(versus)}"
+    if any(name in TORCH for name in others):
         best = _best(results)
-        line += f" vs {', '.join(versus)}; PyTorch's best is {best} "
+        line += f"; PyTorch's best is {best} "
         line += f"({results[best].median['step'] / mine.median['step']:.2f}x)"
     memory = " vs ".join(f"{peaks[name] / 2**30:.2f} GB" for name in (OURS, *others))
     return f"{line}; peak memory {memory}"
@@ -267,7 +290,7 @@ def _verdict(title: str, results: dict[str, Summary], peaks: dict[str, int]) -> 
 
 def _best(results: dict[str, Summary]) -> str:
     """PyTorch's fastest mode in this race."""
-    others = [name for name in results if name != OURS]
+    others = [name for name in results if name in TORCH]
     return min(others, key=lambda name: results[name].median["step"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -28,8 +29,12 @@ class InnerProduct(WeightedPlan):
         y.lay_out(backend.plain_layout(y.shape))
 
     def forward(self, activate: bool = True) -> None:
-        y = self._y(self.y.data)
-        self.xp.matmul(self._x(self.x.data), self._w(self.w.data).T, out=y)
+        x, w, y = self._x(self.x.data), self._w(self.w.data), self._y(self.y.data)
+
+        def multiply(first: int, stop: int) -> None:
+            self.xp.matmul(x, w[first:stop].T, out=y[:, first:stop])
+
+        self.share(self._outputs, multiply)
         if self.b is not None:
             y += self.b.data.reshape(-1)
         if activate and self.relu is not None:
@@ -38,13 +43,29 @@ class InnerProduct(WeightedPlan):
     def backward(self, data: bool, weights: bool, bias: bool) -> None:
         dy = self._y(self.y.diff)
         if weights:
-            dw = self._w(self.w.diff)
-            dw += dy.T @ self._x(self.x.data)
+            self._add_weights(dy)
         if bias and self.b is not None:
             db = self.b.diff
             db += dy.sum(axis=0).reshape(db.shape)
         if data:
-            self.xp.matmul(dy, self._w(self.w.data), out=self._x(self.x.diff))
+            w, dx = self._w(self.w.data), self._x(self.x.diff)
+
+            def multiply(first: int, stop: int) -> None:
+                self.xp.matmul(dy, w[:, first:stop], out=dx[:, first:stop])
+
+            self.share(self._inputs, multiply)
+
+    def _add_weights(self, dy: Array) -> None:
+        x, dw = self._x(self.x.data), self._w(self.w.diff)
+
+        def multiply(first: int, stop: int) -> None:
+            dw[first:stop] += dy[:, first:stop].T @ x
+
+        self.share(self._outputs, multiply)
+
+    def share(self, count: int, run: Callable[[int, int], None]) -> None:
+        """run(first, stop) for parts of 0 .. count, or all at once."""
+        run(0, count)
 
     def _x(self, values: Array) -> Array:
         return values.reshape(self._rows, self._inputs)

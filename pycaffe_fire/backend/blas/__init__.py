@@ -1,0 +1,144 @@
+"""The CPU backend where no oneDNN loads: NumPy's BLAS on matrices of pixels and channels, and
+compiled kernels between the products."""  # fmt: skip
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from ..base import JoinPlan, Plan, PoolingPlan, WeightedPlan, Window
+from ..blob import Blob
+from ..compiled import use_threads
+from ..kernel_ops import KernelBackend
+from ..tensor import Array, Tensor
+from .convolution import Convolution, Depthwise, Patches, Pointwise
+from .elementwise import LRN, Concat, ReLU, Sum
+from .inner_product import InnerProduct
+from .layouts import ChannelsLast, rows_of, turned
+from .pooling import AveragePooling, MaxPooling
+from .products import single_threaded_products
+from .winograd import Winograd
+
+
+class BlasBackend(KernelBackend):
+    """Images are channels last from the first convolution on; what is not here is NumPy's."""
+
+    name = "blas"
+
+    def __init__(self, threads: int = 1) -> None:
+        super().__init__(threads)
+        self._direct = False  # while plans are made whose sums are to be taken as they stand
+        self._own = threading.local()
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self.threads - 1, "blas")
+
+    def share(self, count: int, run: Callable[[int, int], None]) -> None:
+        """run(first, stop) for parts of 0 .. count, one on each thread, where kernels and BLAS then
+        keep to one; a single part may use them all."""
+        parts = min(self.threads, count)
+        if parts < 2 < self.threads:
+            use_threads(self.threads)
+            return run(0, count)
+
+        def part(number: int) -> None:
+            use_threads(1)
+            run(count * number // parts, count * (number + 1) // parts)
+
+        with single_threaded_products:
+            others = [self._pool.submit(part, number) for number in range(1, parts)]
+            part(0)
+            for other in others:
+                other.result()
+        return None
+
+    def scratch(self, elements: int) -> Array:
+        """Uninitialised flat memory of a thread, for one op at a time."""
+        memory = getattr(self._own, "memory", None)
+        if memory is None or memory.size < elements:
+            memory = self._own.memory = self.empty(elements)
+        return memory[:elements]
+
+    def another(self, threads: int) -> BlasBackend:
+        return BlasBackend(threads)
+
+    def describe(self) -> str:
+        return f"NumPy's BLAS and compiled kernels, {super().describe()[6:]}"
+
+    def to_plain(self, tensor: Tensor, out: Array) -> None:
+        turned(out)[...] = rows_of(tensor).reshape(tensor.shape[0], -1, tensor.shape[1])
+
+    def from_plain(self, tensor: Tensor, source: Array) -> None:
+        rows_of(tensor).reshape(tensor.shape[0], -1, tensor.shape[1])[...] = turned(source)
+
+    @contextmanager
+    def engine(self, name: str) -> Iterator[None]:
+        """Caffe's own engine sums products as they stand, without Winograd's method."""
+        self._direct = name == "CAFFE"
+        try:
+            yield
+        finally:
+            self._direct = False
+
+    def convolution(
+        self, x: Blob, w: Blob, b: Blob | None, y: Blob, window: Window, groups: int,
+        relu: float | None = None, transposed: bool = False,
+    ) -> WeightedPlan:  # fmt: skip
+        if transposed or len(window.kernel) != 2 or len(x.shape) != 4 or 0 in (*x.shape, *y.shape):
+            return super().convolution(x, w, b, y, window, groups, relu, transposed)
+        kind: type[Convolution] = Patches
+        if prod(window.kernel) == 1 and {*window.stride} == {1} and not any(window.pad):
+            kind = Pointwise if groups == 1 else Patches
+        elif not self._direct and Winograd.suits(x, w, y, window, groups):
+            kind = Winograd
+        if groups == x.shape[1] == y.shape[1]:
+            kind = Depthwise
+        return kind(self, x, w, b, y, window, groups, relu)
+
+    def inner_product(
+        self, x: Blob, w: Blob, b: Blob | None, y: Blob, axis: int, transpose: bool,
+        relu: float | None = None,
+    ) -> WeightedPlan:  # fmt: skip
+        return InnerProduct(self, x, w, b, y, axis, transpose, relu)
+
+    def pooling(
+        self, x: Blob, y: Blob, method: str, window: Window, mask: bool = False
+    ) -> PoolingPlan:
+        if not _is_last(x) or mask or len(window.kernel) != 2:
+            return super().pooling(x, y, method, window, mask)
+        if method != "MAX":
+            return AveragePooling(x, y, window, method == "AVE_INSIDE")
+        if prod(window.kernel) > np.iinfo(np.uint8).max:
+            return super().pooling(x, y, method, window, mask)
+        return MaxPooling(self, x, y, window)
+
+    def lrn(
+        self, x: Blob, y: Blob, size: int, alpha: float, beta: float, k: float, across: bool
+    ) -> Plan:
+        if across and _is_last(x):
+            return LRN(self, x, y, size, alpha, beta, k)
+        return super().lrn(x, y, size, alpha, beta, k, across)
+
+    def relu(self, x: Blob, y: Blob, slope: float) -> Plan:
+        if slope < 0 or 0 in x.shape:
+            return super().relu(x, y, slope)
+        return ReLU(self, x, y, slope)
+
+    def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> JoinPlan:
+        if axis != 1 or not all(map(_is_last, xs)):
+            return super().concat(xs, y, axis)
+        return Concat(self, xs, y)
+
+    def add(self, parts: Sequence[Tensor], total: Tensor) -> Callable[[], None]:
+        return Sum(self, parts, total)
+
+
+def _is_last(blob: Blob) -> bool:
+    return isinstance(blob.value.layout, ChannelsLast) and 0 not in blob.shape

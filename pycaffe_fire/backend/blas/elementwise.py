@@ -1,0 +1,148 @@
+"""Ops that take elements or channels one by one, channels last: ReLU, LRN, joins and sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..base import JoinPlan, Plan
+from ..blob import Blob
+from ..kernels import rows as kernels
+from ..kernels.update import add_into
+from ..numpy.add import Sum as PlainSum
+from ..tensor import NATIVE, Array, Tensor
+from .layouts import ChannelsLast, read, writing
+
+if TYPE_CHECKING:
+    from . import BlasBackend
+
+
+def _flat(tensor: Tensor, written: bool = False) -> Array:
+    """A tensor's own storage."""
+    if written:
+        tensor.allocate()
+    else:
+        tensor.sync()
+    assert tensor.buffer is not None
+    return tensor.buffer[: tensor.layout.elements]
+
+
+class ReLU(Plan):
+    """Right in place too: for slope >= 0 the output has the input's sign."""
+
+    def __init__(self, backend: BlasBackend, x: Blob, y: Blob, slope: float) -> None:
+        self.backend, self.x, self.y, self._slope = backend, x, y, np.float32(slope)
+        y.lay_out(x.value.layout)
+
+    def forward(self) -> None:
+        x, y = _flat(self.x.value), _flat(self.y.value, written=True)
+        self._run(x, x, y)
+        self.y.value.fresh = NATIVE
+
+    def backward(self) -> None:
+        y, dy = _flat(self.y.value), _flat(self.y.gradient)
+        dx = _flat(self.x.gradient, written=True)
+        self._run(y, dy, dx)
+        self.x.gradient.fresh = NATIVE
+
+    def _run(self, sign: Array, source: Array, target: Array) -> None:
+        def run(first: int, stop: int) -> None:
+            part = slice(first, stop)
+            kernels.relu_backward(sign[part], source[part], target[part], self._slope)
+
+        self.backend.share(sign.size, run)
+
+
+class LRN(Plan):
+    """Across channels: y = x * (k + alpha/size * sum of squares of the region)^-beta."""
+
+    def __init__(
+        self, backend: BlasBackend, x: Blob, y: Blob, size: int, alpha: float, beta: float, k: float
+    ) -> None:
+        self.backend, self.x, self.y = backend, x, y
+        self._half = (size - 1) // 2
+        self._numbers = np.float32(alpha / size), np.float32(-beta), np.float32(k)
+        y.lay_out(ChannelsLast(y.shape))
+
+    def forward(self) -> None:
+        x = read(self.x.value)
+        with writing(self.y.value) as y:
+
+            def run(first: int, stop: int) -> None:
+                part = slice(first, stop)
+                kernels.lrn_forward(x[part], y[part], self._half, self._numbers)
+
+            self.backend.share(len(x), run)
+
+    def backward(self) -> None:
+        x, dy = read(self.x.value), read(self.y.gradient)
+        with writing(self.x.gradient) as dx:
+
+            def run(first: int, stop: int) -> None:
+                part = slice(first, stop)
+                kernels.lrn_backward(x[part], dy[part], dx[part], self._half, self._numbers)
+
+            self.backend.share(len(x), run)
+
+
+class Concat(JoinPlan):
+    """Along channels: columns of y are copies of the inputs."""
+
+    def __init__(self, backend: BlasBackend, xs: Sequence[Blob], y: Blob) -> None:
+        self.backend, self.xs, self.y = backend, list(xs), y
+        y.lay_out(ChannelsLast(y.shape))
+
+    def forward(self, activate: bool = True) -> None:
+        xs = [read(x.value) for x in self.xs]
+        with writing(self.y.value) as y:
+
+            def run(first: int, stop: int) -> None:
+                start = 0
+                for x in xs:
+                    kernels.copy_columns(x[first:stop], 0, y[first:stop], start, x.shape[1])
+                    start += x.shape[1]
+
+            self.backend.share(len(y), run)
+
+    def backward(self, wanted: Sequence[bool]) -> None:
+        dy, start = read(self.y.gradient), 0
+        for i, x in enumerate(self.xs):
+            if wanted[i]:
+                with writing(x.gradient) as dx:
+                    self._cut(dy, start, dx)
+            start += x.shape[1]
+
+    def _cut(self, dy: Array, start: int, dx: Array) -> None:
+        def run(first: int, stop: int) -> None:
+            kernels.copy_columns(dy[first:stop], start, dx[first:stop], 0, dx.shape[1])
+
+        self.backend.share(len(dy), run)
+
+
+class Sum:
+    """total = sum of parts; total may be one of them and then goes first."""
+
+    def __init__(self, backend: BlasBackend, parts: Sequence[Tensor], total: Tensor) -> None:
+        self.backend, self.total = backend, total
+        self.parts = sorted(parts, key=lambda part: part is not total)
+        self._plain = PlainSum(backend, parts, total)
+
+    def __call__(self) -> None:
+        total = self.total
+        if any(part.layout != total.layout for part in self.parts) or total.layout.is_plain:
+            return self._plain()
+        first, *others = self.parts
+        out = _flat(total, written=True) if first is not total else _flat(total)
+        if first is not total:
+            out[...] = _flat(first)
+        for part in map(_flat, others):
+            self._add(out, part)
+        total.fresh = NATIVE
+
+    def _add(self, total: Array, part: Array) -> None:
+        def run(first: int, stop: int) -> None:
+            add_into(total[first:stop], part[first:stop])
+
+        self.backend.share(total.size, run)

@@ -1,0 +1,253 @@
+"""Images whose channels lie side by side, as rows (pixels of all samples, channels).
+
+What stands between matrix products there: patches and back, bias and ReLU, pooling, LRN, and
+columns of rows copied elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..compiled import fast_jit, fast_part, inlined
+from ..tasks import at, in_parallel
+from .lrn import powers
+
+RUN = 16  # rows per task
+BLOCK = 16384  # elements per task where rows do not matter
+LOWEST = np.finfo(np.float32).min
+
+
+@fast_part
+def _finish(task: int, y: Any, bias: Any, slope: Any) -> None:
+    channels = y.shape[1]
+    leaks = slope != 0
+    for row in range(task * RUN, min((task + 1) * RUN, y.shape[0])):
+        line = at(y, row * channels)
+        # Without a slope even minus infinity and its like become 0, and NaN stays.
+        for c in range(channels):
+            value = line[c] + bias[c]
+            below = slope * value if leaks else np.float32(0)
+            line[c] = below if value <= 0 else value
+
+
+@fast_jit
+def finish(y: Any, bias: Any, slope: Any) -> None:
+    """y += bias, then a ReLU with this slope (1: none)."""
+    in_parallel((y.shape[0] + RUN - 1) // RUN, _finish, (y, bias, slope))
+
+
+@fast_part
+def _relu_backward(task: int, y: Any, dy: Any, dx: Any, slope: Any) -> None:
+    size = y.size
+    first = task * BLOCK
+    sign, above, below = at(y, first), at(dy, first), at(dx, first)
+    leaks = slope != 0
+    for i in range(min(BLOCK, size - first)):
+        g = above[i]
+        less = slope * g if leaks else np.float32(0)
+        below[i] = less if sign[i] <= 0 else g
+
+
+@fast_jit
+def relu_backward(y: Any, dy: Any, dx: Any, slope: Any) -> None:
+    """dx = dy, but slope * dy where y <= 0; flat arrays, of which some may be one."""
+    in_parallel((y.size + BLOCK - 1) // BLOCK, _relu_backward, (y, dy, dx, slope))
+
+
+@fast_part
+def _copy_columns(task: int, source: Any, first: int, target: Any, start: int, count: int) -> None:
+    theirs, ours = source.shape[1], target.shape[1]
+    for row in range(task * RUN, min((task + 1) * RUN, source.shape[0])):
+        a, b = at(source, row * theirs + first), at(target, row * ours + start)
+        for c in range(count):
+            b[c] = a[c]
+
+
+@fast_jit
+def copy_columns(source: Any, first: int, target: Any, start: int, count: int) -> None:
+    """target[:, start : start + count] = source[:, first : first + count]"""
+    tasks = (source.shape[0] + RUN - 1) // RUN
+    in_parallel(tasks, _copy_columns, (source, first, target, start, count))
+
+
+@inlined
+def _pixel(y: int, x: int, sizes: Any) -> int:
+    """The number of a pixel in its image, or -1 outside."""
+    return y * sizes[1] + x if 0 <= y < sizes[0] and 0 <= x < sizes[1] else -1
+
+
+@fast_part
+def _gather(
+    task: int, x: Any, patches: Any, first: int, sizes: Any, window: Any, held: Any
+) -> None:
+    height, width, rows, columns = sizes
+    kernel, stride, pad, dilation = window
+    begin, count = held
+    image, i = first + task // rows, task % rows
+    source = at(x, image * height * width * x.shape[1] + begin)
+    target = at(patches, task * columns * patches.shape[1])
+    dense = dilation[1] == 1 and count == x.shape[1]  # a row of the kernel sees a run of numbers
+    pieces, reach = (1, kernel[1]) if dense else (kernel[1], 1)
+    for j in range(columns):
+        for piece in range(kernel[0] * pieces):
+            h = i * stride[0] - pad[0] + piece // pieces * dilation[0]
+            left = j * stride[1] - pad[1] + piece % pieces * dilation[1]
+            first_seen, stop = max(0, -left), min(reach, width - left)
+            if h < 0 or h >= height or first_seen >= stop:
+                first_seen, stop = reach, reach
+            line = at(target, (j * kernel[0] * pieces + piece) * reach * count)
+            seen = at(source, (h * width + left) * x.shape[1])
+            for c in range(first_seen * count):
+                line[c] = np.float32(0)
+            for c in range(first_seen * count, stop * count):
+                line[c] = seen[c]
+            for c in range(stop * count, reach * count):
+                line[c] = np.float32(0)
+
+
+@fast_jit
+def gather(x: Any, patches: Any, first: int, sizes: Any, window: Any, held: Any) -> None:
+    """im2col: patches (windows, cells * channels) of some images, from number `first` on.
+
+    `sizes` are height and width of an image and of what comes out; `held` is the first channel that
+    is looked at, and how many are.
+    """
+    tasks = patches.shape[0] // sizes[3]
+    in_parallel(tasks, _gather, (x, patches, first, sizes, window, held))
+
+
+@fast_part
+def _scatter(
+    task: int, patches: Any, dx: Any, first: int, sizes: Any, window: Any, held: Any
+) -> None:
+    height, width, rows, columns = sizes
+    kernel, stride, pad, dilation = window
+    begin, count = held
+    channels = dx.shape[1]
+    target = at(dx, (first + task) * height * width * channels + begin)
+    for pixel in range(height * width):
+        line = at(target, pixel * channels)
+        for c in range(count):
+            line[c] = np.float32(0)
+    for place in range(rows * columns):
+        i, j = place // columns, place % columns
+        source = at(patches, (task * rows * columns + place) * patches.shape[1])
+        for cell in range(kernel[0] * kernel[1]):
+            pixel = _pixel(
+                i * stride[0] - pad[0] + cell // kernel[1] * dilation[0],
+                j * stride[1] - pad[1] + cell % kernel[1] * dilation[1], sizes,
+            )  # fmt: skip
+            if pixel >= 0:
+                line, part = at(target, pixel * channels), at(source, cell * count)
+                for c in range(count):
+                    line[c] += part[c]
+
+
+@fast_jit
+def scatter(patches: Any, dx: Any, first: int, sizes: Any, window: Any, held: Any) -> None:
+    """col2im: every pixel of the images is the sum of the cells that saw it."""
+    tasks = patches.shape[0] // (sizes[2] * sizes[3])
+    in_parallel(tasks, _scatter, (patches, dx, first, sizes, window, held))
+
+
+@fast_part
+def _max_forward(task: int, x: Any, y: Any, winners: Any, sizes: Any, window: Any) -> None:
+    height, width, rows, columns = sizes
+    kernel, stride, pad = window
+    channels = x.shape[1]
+    image, i = task // rows, task % rows
+    source = at(x, image * height * width * channels)
+    top = i * stride[0] - pad[0]
+    best, cells = np.empty(channels, np.float32), np.empty(channels, np.int32)
+    for j in range(columns):
+        left, place = j * stride[1] - pad[1], (task * columns + j) * channels
+        for c in range(channels):
+            best[c] = LOWEST  # what Caffe begins with
+            cells[c] = np.int32(0)
+        for h in range(max(top, 0), min(top + kernel[0], height)):
+            for w in range(max(left, 0), min(left + kernel[1], width)):
+                seen = at(source, (h * width + w) * channels)
+                cell = np.int32((h - top) * kernel[1] + w - left)
+                for c in range(channels):
+                    value, old, known = seen[c], best[c], cells[c]
+                    stays = (value <= old) | (old != old)  # NaN wins over every number
+                    best[c] = old if stays else value
+                    cells[c] = known if stays else cell
+        target, winner = at(y, place), at(winners, place)
+        for c in range(channels):
+            target[c] = best[c]
+        for c in range(channels):
+            winner[c] = np.uint8(cells[c])
+
+
+@fast_jit
+def max_forward(x: Any, y: Any, winners: Any, sizes: Any, window: Any) -> None:
+    """y = the maxima of clipped windows (kernel, stride, pad), and the cells where they were."""
+    tasks = y.shape[0] // sizes[3]
+    in_parallel(tasks, _max_forward, (x, y, winners, sizes, window))
+
+
+@inlined
+def _sums(rows: Any, channels: int, half: int, k: Any, alpha: Any, out: Any) -> None:
+    """out = k + alpha * rows summed over channels c - half .. c + half; zeros lie around them."""
+    for c in range(channels):
+        out[c] = rows[c]
+    for by in range(1, half + 1):
+        before, after = at(rows, -by), at(rows, by)
+        for c in range(channels):
+            out[c] += before[c] + after[c]
+    for c in range(channels):
+        out[c] = k + alpha * out[c]
+
+
+@fast_part
+def _lrn_forward(task: int, x: Any, y: Any, half: int, numbers: Any) -> None:
+    channels, (alpha, minus_beta, k) = x.shape[1], numbers
+    work = np.zeros(4 * channels + 2 * half, np.float32)
+    squares, s = at(work, half), at(work, channels + 2 * half)
+    power, inverse = at(s, channels), at(s, 2 * channels)
+    for row in range(task * RUN, min((task + 1) * RUN, x.shape[0])):
+        source, target = at(x, row * channels), at(y, row * channels)
+        for c in range(channels):
+            squares[c] = source[c] * source[c]
+        _sums(squares, channels, half, k, alpha, s)
+        powers(s, channels, minus_beta, k, alpha, power, inverse)
+        for c in range(channels):
+            target[c] = source[c] * power[c]
+
+
+@fast_jit
+def lrn_forward(x: Any, y: Any, half: int, numbers: Any) -> None:
+    """y = x s^-beta with s = k + alpha * sum of squares around the channel; `numbers` is (alpha,
+    -beta, k)."""
+    in_parallel((x.shape[0] + RUN - 1) // RUN, _lrn_forward, (x, y, half, numbers))
+
+
+@fast_part
+def _lrn_backward(task: int, x: Any, dy: Any, dx: Any, half: int, numbers: Any) -> None:
+    channels, (alpha, minus_beta, k) = x.shape[1], numbers
+    work = np.zeros(4 * channels + 2 * half, np.float32)
+    ratio, s = at(work, half), at(work, channels + 2 * half)
+    power, inverse = at(s, channels), at(s, 2 * channels)
+    cross = np.float32(2) * alpha * minus_beta
+    for row in range(task * RUN, min((task + 1) * RUN, x.shape[0])):
+        place = row * channels
+        source, above, target = at(x, place), at(dy, place), at(dx, place)
+        for c in range(channels):
+            ratio[c] = source[c] * source[c]
+        _sums(ratio, channels, half, k, alpha, s)
+        powers(s, channels, minus_beta, k, alpha, power, inverse)
+        for c in range(channels):
+            power[c] *= above[c]
+            ratio[c] = power[c] * source[c] * inverse[c]
+        _sums(ratio, channels, half, np.float32(0), cross, s)
+        for c in range(channels):
+            target[c] = power[c] + source[c] * s[c]
+
+
+@fast_jit
+def lrn_backward(x: Any, dy: Any, dx: Any, half: int, numbers: Any) -> None:
+    """dx = dy s^-beta - 2 alpha beta x * sum around the channel of (dy x s^(-beta-1))."""
+    in_parallel((x.shape[0] + RUN - 1) // RUN, _lrn_backward, (x, dy, dx, half, numbers))
