@@ -31,7 +31,7 @@ def cache_folder() -> Path:
 def fingerprint(*things: Any) -> str:
     """Of functions, their code, and all functions and constants of this package that it names."""
     found = hashlib.sha256()
-    seen: set[int] = set()
+    seen: dict[int, Any] = {}  # kept, so that no two of them have the same id
     waiting = list(reversed(things))
     while waiting:
         thing = waiting.pop()
@@ -39,7 +39,7 @@ def fingerprint(*things: Any) -> str:
             continue
         text, parts = _describe(thing)
         if not isinstance(thing, (int, float, str, bytes)):
-            seen.add(id(thing))
+            seen[id(thing)] = thing
         found.update(f"{type(thing).__name__} {text}\0".encode())
         waiting += reversed(list(parts))
     return found.hexdigest()[:24]
@@ -58,7 +58,7 @@ def _describe(thing: Any) -> tuple[str, Iterable[Any]]:
     if isinstance(thing, dict):
         return "", [part for pair in sorted(thing.items()) for part in pair]
     if isinstance(thing, (set, frozenset)):
-        return "", sorted(thing)
+        return "", sorted(thing, key=repr)
     if isinstance(thing, (list, tuple)):
         return str(len(thing)), thing
     if hasattr(thing, "__name__"):  # a module, a built-in function, another library's class

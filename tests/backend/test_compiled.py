@@ -110,6 +110,13 @@ def test_the_plain_functions_stand_in_where_numba_is_missing(
     assert done == [(0, "a"), (1, "a"), (2, "a")]
 
 
+@needs_numba
+def test_threads_where_there_is_no_openmp(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compiled._threading_layer() in compiled.THREADING_LAYERS
+    monkeypatch.setitem(sys.modules, "numba.np.ufunc.omppool", None)  # importing it fails
+    assert compiled._threading_layer() == "workqueue"
+
+
 def test_a_fingerprint_is_of_all_that_a_kernel_is_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
     before = fingerprint(shares)
     assert fingerprint(shares) == before

@@ -12,13 +12,15 @@ from math import prod
 
 import numpy as np
 
-from ..base import JoinPlan, Plan, PoolingPlan, WeightedPlan, Window
+from ..base import JoinPlan, NormPlan, Plan, PoolingPlan, WeightedPlan, Window
 from ..blob import Blob
 from ..compiled import use_threads
 from ..kernel_ops import KernelBackend
+from ..numpy.batch_norm import BatchNorm
+from ..numpy.weighted_sum import WeightedSum
 from ..tensor import Array, Tensor
 from .convolution import Convolution, Depthwise, Patches, Pointwise
-from .elementwise import LRN, Concat, ReLU, Sum
+from .elementwise import LRN, Concat, ReLU, RowsBatchNorm, RowsWeightedSum, Sum
 from .inner_product import InnerProduct
 from .layouts import ChannelsLast, rows_of, turned
 from .pooling import AveragePooling, MaxPooling
@@ -43,8 +45,8 @@ class BlasBackend(KernelBackend):
     def share(self, count: int, run: Callable[[int, int], None]) -> None:
         """run(first, stop) for parts of 0 .. count, one on each thread, where kernels and BLAS then
         keep to one; a single part may use them all."""
-        parts = min(self.threads, count)
-        if parts < 2 < self.threads:
+        parts = max(1, min(self.threads, count))
+        if parts == 1 and self.threads > 1:
             use_threads(self.threads)
             return run(0, count)
 
@@ -130,6 +132,19 @@ class BlasBackend(KernelBackend):
         if slope < 0 or 0 in x.shape:
             return super().relu(x, y, slope)
         return ReLU(self, x, y, slope)
+
+    def batch_norm(
+        self, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None, eps: float,
+        global_stats: bool, relu: bool,
+    ) -> NormPlan:  # fmt: skip
+        kind = RowsBatchNorm if _is_last(x) else BatchNorm
+        return kind(self, x, y, scale, shift, eps, global_stats, relu)
+
+    def weighted_sum(
+        self, xs: Sequence[Blob], y: Blob, coefficients: Sequence[float], relu: float | None
+    ) -> JoinPlan:
+        kind = RowsWeightedSum if all(map(_is_last, xs)) else WeightedSum
+        return kind(self, xs, y, coefficients, relu)
 
     def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> JoinPlan:
         if axis != 1 or not all(map(_is_last, xs)):

@@ -12,6 +12,8 @@ from ..blob import Blob
 from ..kernels import rows as kernels
 from ..kernels.update import add_into
 from ..numpy.add import Sum as PlainSum
+from ..numpy.batch_norm import BatchNorm
+from ..numpy.weighted_sum import WeightedSum
 from ..tensor import NATIVE, Array, Tensor
 from .layouts import ChannelsLast, read, writing
 
@@ -119,6 +121,30 @@ class Concat(JoinPlan):
             kernels.copy_columns(dy[first:stop], start, dx[first:stop], 0, dx.shape[1])
 
         self.backend.share(len(dy), run)
+
+
+class Rows:
+    """A plan of NumPy's, on rows in place of plain arrays."""
+
+    y: Blob
+
+    def _lay_out(self, backend: object) -> None:
+        self.y.lay_out(ChannelsLast(self.y.shape))
+
+    def _values(self, tensor: Tensor) -> Array:
+        return read(tensor)[:, :, None]
+
+    def _store(self, tensor: Tensor, values: Array) -> None:
+        with writing(tensor) as rows:
+            rows[...] = values[:, :, 0]
+
+
+class RowsBatchNorm(Rows, BatchNorm):
+    """Rows are samples of one pixel."""
+
+
+class RowsWeightedSum(Rows, WeightedSum):
+    """Elements are alike wherever they lie."""
 
 
 class Sum:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..base import NormPlan, RunningMoments
 from ..blob import Blob
-from ..tensor import Array
+from ..tensor import Array, Tensor
 
 if TYPE_CHECKING:
     from . import NumPyBackend
@@ -27,10 +27,20 @@ class BatchNorm(NormPlan):
         self.mean, self.variance = backend.tensor((channels,)), backend.tensor((channels,))
         self._cut = (*x.shape[:2], -1) if len(x.shape) > 1 else (x.shape[0], 1, 1)
         if y is not x:
-            y.lay_out(backend.plain_layout(y.shape))
+            self._lay_out(backend)
+
+    def _lay_out(self, backend: NumPyBackend) -> None:
+        self.y.lay_out(backend.plain_layout(self.y.shape))
+
+    def _values(self, tensor: Tensor) -> Array:
+        """A tensor as (n, channels, pixels), not to be written."""
+        return tensor.array.reshape(self._cut)
+
+    def _store(self, tensor: Tensor, values: Array) -> None:
+        tensor.array[...] = values.reshape(tensor.shape)
 
     def forward(self, running: RunningMoments | None = None) -> None:
-        x = self.x.data.reshape(self._cut)
+        x = self._values(self.x.value)
         if not self.global_stats:
             mean = x.mean(axis=CHANNELWISE, keepdims=True)
             centred = x - mean
@@ -46,15 +56,15 @@ class BatchNorm(NormPlan):
         self._positive = y > 0
         if self.relu:
             y = self.xp.where(self._positive, y, 0)
-        self.y.data[...] = y.reshape(self.y.shape)
+        self._store(self.y.value, y)
 
     def restore(self) -> None:
         if self.x.value is self.y.value:
             x = self._normed * self._deviation + _column(self.mean.array)
-            self.x.data[...] = x.reshape(self.x.shape)
+            self._store(self.x.value, x)
 
     def backward(self, data: bool, scale: bool, shift: bool) -> None:
-        dy = self.y.diff.reshape(self._cut)
+        dy = self._values(self.y.gradient)
         if self.relu:
             dy = self.xp.where(self._positive, dy, 0)
         if self.shift is not None and shift:
@@ -67,7 +77,7 @@ class BatchNorm(NormPlan):
             if not self.global_stats:
                 along = (dy * self._normed).mean(axis=CHANNELWISE, keepdims=True)
                 dy = dy - dy.mean(axis=CHANNELWISE, keepdims=True) - along * self._normed
-            self.x.diff[...] = (dy / self._deviation).reshape(self.x.shape)
+            self._store(self.x.gradient, dy / self._deviation)
 
 
 def _column(values: Array) -> Array:

@@ -1,0 +1,90 @@
+"""The backend on NumPy's BLAS: threads, layouts, and which op does what."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import threadpoolctl
+
+from pycaffe_fire.backend.base import Window
+from pycaffe_fire.backend.blob import Blob
+
+pytest.importorskip("numba")
+
+from pycaffe_fire.backend.blas import BlasBackend  # noqa: E402
+from pycaffe_fire.backend.blas.convolution import Depthwise, Patches, Pointwise  # noqa: E402
+from pycaffe_fire.backend.blas.layouts import ChannelsLast  # noqa: E402
+from pycaffe_fire.backend.blas.products import single_threaded_products  # noqa: E402
+from pycaffe_fire.backend.blas.winograd import Winograd  # noqa: E402
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("count", [0, 1, 2, 7])
+def test_threads_share_all_of_it(threads: int, count: int) -> None:
+    parts: list[tuple[int, int]] = []
+    BlasBackend(threads).share(count, lambda first, stop: parts.append((first, stop)))
+    assert [n for first, stop in sorted(parts) for n in range(first, stop)] == list(range(count))
+    assert len(parts) == max(1, min(threads, count))
+
+
+def test_an_error_of_another_thread_arrives() -> None:
+    def run(first: int, stop: int) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            raise ValueError("there")
+
+    with pytest.raises(ValueError, match="there"):
+        BlasBackend(2).share(2, run)
+
+
+def threads_of_blas() -> list[int]:
+    found = threadpoolctl.ThreadpoolController().select(user_api="blas").info()
+    return [library["num_threads"] for library in found]
+
+
+def test_products_keep_to_one_thread_as_long_as_anybody_asks() -> None:
+    before = threads_of_blas()
+    with single_threaded_products:
+        with single_threaded_products:
+            pass
+        assert set(threads_of_blas()) <= {1}
+    assert threads_of_blas() == before
+
+
+def plan(shape: tuple[int, ...], outputs: int, kernel: int, groups: int = 1, **more: int) -> Any:
+    backend = BlasBackend(1)
+    pad = (more.get("pad", 0),) * 2
+    window = Window((kernel, kernel), (more.get("stride", 1),) * 2, pad, (1, 1))
+    size = [(n + 2 * pad[0] - kernel) // window.stride[0] + 1 for n in shape[2:]]
+    x, y = Blob(backend, shape), Blob(backend, (shape[0], outputs, *size))
+    w = Blob(backend, (outputs, shape[1] // groups, kernel, kernel))
+    with backend.engine("CAFFE" if more.get("direct") else "DEFAULT"):
+        made = backend.convolution(x, w, None, y, window, groups)
+    assert isinstance(y.value.layout, ChannelsLast)
+    return made
+
+
+def test_every_convolution_has_its_way() -> None:
+    assert isinstance(plan((2, 64, 14, 14), 32, 1), Pointwise)
+    assert isinstance(plan((2, 64, 14, 14), 32, 1, stride=2), Patches)
+    assert isinstance(plan((2, 64, 14, 14), 64, 3, pad=1), Winograd)
+    assert isinstance(plan((2, 64, 14, 14), 64, 3, pad=1, direct=1), Patches)
+    assert isinstance(plan((2, 64, 14, 14), 64, 3, 2, pad=1), Patches)
+    assert isinstance(plan((2, 64, 14, 14), 64, 3, 64, pad=1), Depthwise)
+
+
+def test_a_blob_is_the_same_in_every_layout() -> None:
+    blob = Blob(BlasBackend(1), (2, 3, 4, 5))
+    values = np.arange(120, dtype=np.float32).reshape(2, 3, 4, 5)
+    blob.data[...] = values
+    blob.lay_out(ChannelsLast(blob.shape))
+    blob.value.sync()
+    assert blob.value.buffer is not None
+    np.testing.assert_array_equal(blob.value.buffer[:3], values[0, :, 0, 0])
+    np.testing.assert_array_equal(blob.data, values)
+
+
+def test_the_header_says_what_computes() -> None:
+    assert BlasBackend(2).describe() == "NumPy's BLAS and compiled kernels, 2 threads"
