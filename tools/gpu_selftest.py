@@ -4,13 +4,16 @@
     pip install -e '.[gpu]' && python tools/gpu_selftest.py               the first GPU
     python tools/gpu_selftest.py --gpu 1 --report mine.json               another one
     python tools/gpu_selftest.py --quick                                  speeds of one image only
+    python tools/gpu_selftest.py --only resnet50                          what has this in its name
 
 It executes all reference cases of Caffe that the tests have, every update rule, short trainings of
 LeNet, from memory and from an LMDB, with blobs stored as float32, float16 and bfloat16, by our
-kernels and by cuDNN where that loads, launched one by one and as a CUDA graph; where there are two
-GPUs, two ranks with the tree over NCCL and with NCCL's own sum; and it measures LeNet, GoogLeNet
-and ResNet-50 beside what the device could do at best. Send the report to the maintainers: the code
-was developed without a GPU, so yours may be the first to run it.
+kernels and by cuDNN where that loads, with exact products and with TF32, launched one by one and as
+a CUDA graph; one iteration of GoogLeNet and ResNet-50 against the CPU; JPEGs decoded on the device
+where nvImageCodec is installed; where there are two GPUs, two ranks with the tree over NCCL and
+with NCCL's own sum; and it measures LeNet, GoogLeNet and ResNet-50 beside what the device could do
+at best. Send the report to the maintainers: the code was developed without a GPU, so yours may be
+the first to run it.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,8 +41,10 @@ import pycaffe_fire as caffe  # noqa: E402
 from pycaffe_fire import Net, schema  # noqa: E402
 from pycaffe_fire.backend import cpu_backend  # noqa: E402
 from pycaffe_fire.backend.base import Backend, Segment  # noqa: E402
-from pycaffe_fire.backend.choice import GpuOptions, gpu_backend  # noqa: E402
+from pycaffe_fire.backend.choice import ON_GPU, TF32, GpuOptions, gpu_backend  # noqa: E402
 from pycaffe_fire.backend.numpy import NumPyBackend  # noqa: E402
+from pycaffe_fire.data.datum import encode_datum, image_datum  # noqa: E402
+from pycaffe_fire.data.image import encode_image  # noqa: E402
 from pycaffe_fire.data.writer import DatabaseWriter  # noqa: E402
 from pycaffe_fire.errors import FireError  # noqa: E402
 from pycaffe_fire.net.graph import filter_net  # noqa: E402
@@ -53,6 +59,7 @@ SOLVER = (
     "snapshot_after_train: false"
 )
 ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8}  # of one number, relative
+TF32_ROUNDING = 2.0**-11
 TYPES = {"float16": schema.FLOAT16, "bfloat16": schema.BFLOAT16}
 Check = tuple[str, Callable[[], None]]
 
@@ -62,46 +69,82 @@ def main() -> int:
     parser.add_argument("--gpu", type=int, default=0, help="which GPU (default: 0)")
     parser.add_argument("--report", type=Path, default=Path("gpu_selftest.json"))
     parser.add_argument("--quick", action="store_true", help="measure with one image, once")
+    parser.add_argument("--only", metavar="TEXT", default="", help="what has this in its name")
     options = parser.parse_args()
     try:
-        gpu = gpu_backend(options.gpu, GpuOptions(cudnn=False))
+        engines = Engines.of(options.gpu)
     except FireError as error:
         sys.exit(f"gpu_selftest: {error}")
-    cudnn, reason = with_cudnn(options.gpu)
-    report = Report(gpu, reason or "cuDNN")
-    for name, check in checks(gpu, cudnn):
-        report.run(name, check)
-    for name, check in checks_of_ranks(gpu):
-        report.run(name, check)
-    for name, figures in timings(gpu, cudnn, options.quick):
-        report.measured(name, figures)
+    report = Report(engines)
+    for name, check in (*checks(engines), *checks_of_ranks(engines.ours)):
+        if options.only in name:
+            report.run(name, check)
+    for name, timing in timings(engines, options.quick):
+        if options.only in name:
+            report.measure(name, timing)
     report.finish(options.report)
     return 1 if report.failures else 0
 
 
-def with_cudnn(device: int) -> tuple[Backend | None, str]:
-    """The same device with cuDNN, or why not."""
-    try:
-        return gpu_backend(device, GpuOptions(cudnn=True)), ""
-    except FireError as error:
-        return None, str(error)
+@dataclass(frozen=True)
+class Engines:
+    """One device, as it computes with our kernels, and with other libraries where those load."""
+
+    ours: Any
+    ours_tf32: Any = None
+    cudnn: Any = None
+    cudnn_tf32: Any = None
+    jpeg: Any = None  # decodes images, too
+    missing: tuple[str, ...] = ()  # why there is no more
+
+    @classmethod
+    def of(cls, device: int) -> Engines:
+        ours = {
+            "ours": gpu_backend(device, GpuOptions(cudnn=False)),
+            "ours_tf32": gpu_backend(device, GpuOptions(cudnn=False, math=TF32)),
+        }
+        more = {
+            "cudnn": GpuOptions(cudnn=True),
+            "cudnn_tf32": GpuOptions(cudnn=True, math=TF32),
+            "jpeg": GpuOptions(cudnn=False, jpeg=ON_GPU),
+        }
+        found, missing = {}, []
+        for name, options in more.items():
+            try:
+                found[name] = gpu_backend(device, options)
+            except FireError as error:
+                missing.append(str(error))
+        return cls(**ours, **found, missing=tuple(dict.fromkeys(missing)))
+
+    @property
+    def measured(self) -> dict[str, Any]:
+        """What is measured, by name."""
+        every = {
+            "our kernels": self.ours, "our kernels, TF32": self.ours_tf32, "cuDNN": self.cudnn,
+            "cuDNN, TF32": self.cudnn_tf32,
+        }  # fmt: skip
+        return {name: backend for name, backend in every.items() if backend is not None}
 
 
 class Report:
     """What was tried and what came of it: on the screen, and as JSON in a file."""
 
-    def __init__(self, gpu: Any, engine: str) -> None:
-        properties = gpu.xp.cuda.runtime.getDeviceProperties(gpu.device)
+    def __init__(self, engines: Engines) -> None:
+        gpu = engines.ours
+        runtime = gpu.xp.cuda.runtime
+        properties = runtime.getDeviceProperties(gpu.device)
         plain = {k: v.decode() if isinstance(v, bytes) else v for k, v in properties.items()}
+        best = engines.cudnn or gpu
         self.about = {
             "time": time.strftime("%Y-%m-%d %H:%M"), "python": platform.python_version(),
             "numpy": np.__version__, "platform": platform.platform(), "cupy": gpu.xp.__version__,
-            "device": gpu.describe(), "engine": engine,
+            "device": best.describe(), "missing": list(engines.missing),
+            "driver": runtime.driverGetVersion(), "runtime": runtime.runtimeGetVersion(),
             "properties": {k: v for k, v in plain.items() if isinstance(v, (int, str))},
         }  # fmt: skip
         self.checks: list[dict[str, str]] = []
         self.timings: dict[str, dict[str, Any]] = {}
-        print(f"pycaffe_fire GPU self-test: {gpu.describe()}; {engine}", flush=True)
+        print(f"pycaffe_fire GPU self-test: {best.describe()}", *engines.missing, sep="\n")
 
     @property
     def failures(self) -> int:
@@ -118,7 +161,11 @@ class Report:
             self.checks.append({"name": name})
             print(f"ok      {name}", flush=True)
 
-    def measured(self, name: str, figures: dict[str, Any]) -> None:
+    def measure(self, name: str, timing: Callable[[], dict[str, Any]]) -> None:
+        try:
+            figures = timing()
+        except Exception as error:
+            figures = {"not measured": f"{type(error).__name__}: {error}"}
         self.timings[name] = figures
         print(f"{name}: {', '.join(f'{k} {v}' for k, v in figures.items())}", flush=True)
 
@@ -132,7 +179,8 @@ class Report:
         print(f"{passed} checks passed, {self.failures} failed. The report is in {path}")
 
 
-def checks(gpu: Backend, cudnn: Backend | None) -> Iterator[Check]:
+def checks(engines: Engines) -> Iterator[Check]:
+    gpu, cudnn = engines.ours, engines.cudnn
     cases = sorted(GOLDEN.glob("*.npz"))
     for path in cases:
         yield f"layer {path.stem}", partial(reference_case, path, gpu)
@@ -150,6 +198,9 @@ def checks(gpu: Backend, cudnn: Backend | None) -> Iterator[Check]:
         yield f"LeNet, 20 iterations, {kind}", partial(rounded_training, gpu, kind)
         yield f"CUDA graph, {kind}, bit for bit", partial(repeated, gpu, kind, cuda_graph=True)
     yield "loss scale that adapts", partial(adapting, gpu)
+    yield "LeNet, 20 iterations, TF32", partial(training, engines.ours_tf32, 1, 64 * TF32_ROUNDING)
+    if engines.jpeg is not None:
+        yield "JPEGs decoded on the device", partial(decoded_jpegs, engines.jpeg)
     if cudnn is not None:
         for path in cases:
             if path.stem.startswith(("conv", "deconv")):
@@ -159,6 +210,12 @@ def checks(gpu: Backend, cudnn: Backend | None) -> Iterator[Check]:
         yield "cuDNN, CUDA graph, bit for bit", partial(repeated, cudnn, cuda_graph=True)
         for kind in ROUNDING:
             yield f"cuDNN, LeNet, {kind}", partial(rounded_training, cudnn, kind)
+        tf32 = partial(training, engines.cudnn_tf32, 1, 64 * TF32_ROUNDING)
+        yield "cuDNN, LeNet, 20 iterations, TF32", tf32
+    for name, backend in (("our kernels", gpu), ("cuDNN", cudnn)):
+        for model in ("googlenet", "resnet50"):
+            if backend is not None:
+                yield f"{model}, one iteration, {name}", partial(one_iteration, backend, model)
 
 
 def checks_of_ranks(gpu: Any) -> Iterator[Check]:
@@ -266,17 +323,18 @@ def lenet(batch: int = 16) -> Any:
     return made
 
 
-def lenet_on_data(folder: str) -> Any:
+def lenet_on_data(folder: str, jpeg: bool = False) -> Any:
     """models/lenet on an LMDB of random images, cropped, mirrored and scaled: batches take the way
     that they take in every real training, on a stream of their own."""
     rng = np.random.default_rng(0)
     with DatabaseWriter(f"{folder}/images") as database:
         for i in range(64):
-            pixels = rng.integers(0, 256, (1, 32, 32), np.uint8)
-            datum = schema.Datum(
-                channels=1, height=32, width=32, data=pixels.tobytes(), label=i % 10
-            )
-            database.put(f"{i:08}".encode(), datum.SerializeToString())
+            coarse = rng.integers(0, 256, (3 if jpeg else 1, 8, 8), np.uint8)
+            pixels = coarse.repeat(4, axis=1).repeat(4, axis=2)
+            record = encode_datum(pixels, i % 10)
+            if jpeg:
+                record = image_datum(encode_image(pixels, "jpg", "an image"), i % 10)
+            database.put(f"{i:08}".encode(), record)
     text = (
         'layer { name: "data" type: "Data" top: "data" top: "label" data_param { '
         f'source: "{folder}/images" backend: LMDB batch_size: 16 }} '
@@ -289,16 +347,16 @@ def lenet_on_data(folder: str) -> Any:
 
 def trained(
     backend: Backend, leaves: int = 1, kind: str = "float32", scale: float | None = None,
-    net: Any = None, **options: Any,
+    net: Any = None, iterations: int = 20, **options: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """Weights after 20 iterations; `scale` is where an adaptive loss scale starts."""
+    """Weights after some iterations; `scale` is where an adaptive loss scale starts."""
     param = schema.parse_text(SOLVER, schema.SolverParameter())
     param.net_param.CopyFrom(stored_as(net or lenet(), kind))
     if scale is not None:
         param.net_param.global_grad_scale = scale
         param.net_param.global_grad_scale_adaptive = True
     solver = Solver(param, SolverOptions(backend, param.random_seed, leaves=leaves, **options))
-    solver.step(20)
+    solver.step(iterations)
     weights = {
         f"{name}[{i}]": np.array(blob.data)
         for name, blobs in solver.net.params.items()
@@ -308,10 +366,21 @@ def trained(
     return weights
 
 
-def training(gpu: Backend, leaves: int) -> None:
+def training(gpu: Backend, leaves: int, limit: float = 1e-3) -> None:
     want, got = trained(cpu_backend(), leaves), trained(gpu, leaves)
     for name, values in want.items():
-        near(got[name], values, name, 1e-3)
+        near(got[name], values, name, limit)
+
+
+def one_iteration(gpu: Backend, model: str) -> None:
+    """Losses, and all weights after an update, of two images; what changed in the weights is what
+    is compared."""
+    net = synthetic(model, 2)
+    start = trained(cpu_backend(), net=net, iterations=0)
+    want, got = (trained(it, net=net, iterations=1) for it in (cpu_backend(), gpu))
+    for name, values in want.items():
+        if not np.array_equal(values, start[name]):
+            near(got[name] - start[name], values - start[name], name, 0.02)
 
 
 def training_from_data(gpu: Backend) -> None:
@@ -320,6 +389,25 @@ def training_from_data(gpu: Backend) -> None:
         want, got = trained(cpu_backend(), net=net), trained(gpu, net=net)
     for name, values in want.items():
         near(got[name], values, name, 1e-3)
+
+
+def decoded_jpegs(gpu: Backend) -> None:
+    """Batches of them are, in the mean, one level or less away from the CPU's pixels."""
+    with tempfile.TemporaryDirectory() as folder:
+        param = lenet_on_data(folder, jpeg=True)
+        del param.layer[1:]
+        for phase in (schema.TRAIN, schema.TEST):
+            found = []
+            for backend in (cpu_backend(), gpu):
+                net = Net(param, phase, backend=backend)
+                net.forward()
+                found.append([np.array(net.blobs[name].data) for name in ("data", "label")])
+                net.close()
+            (want, labels), (got, others) = found
+            np.testing.assert_array_equal(others, labels)
+            far = float(np.abs(got - want).mean()) * 256
+            if not far <= 1:
+                raise AssertionError(f"pixels are off by {far:.2f} levels in the mean")
 
 
 def two_ranks(flags: list[str], limit: float) -> None:
@@ -379,26 +467,26 @@ BATCHES = {"lenet": 256, "googlenet": 32, "resnet50": 32}
 PASSES = 5  # over a blob at least: written and read twice, its gradient written and read once
 
 
-def timings(gpu: Any, cudnn: Any, quick: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+def timings(engines: Engines, quick: bool) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     for model, usual in BATCHES.items():
-        batch = 1 if quick else usual
-        for engine, backend in (("our kernels", gpu), ("cuDNN", cudnn)):
-            for kind in ("float32", *ROUNDING):
+        batch, iterations = (1, 1) if quick else (usual, 20)
+        for engine, backend in engines.measured.items():
+            tf32 = engine.endswith("TF32")
+            for kind in ("float32",) if tf32 else ("float32", *ROUNDING):
                 for cuda_graph in (False, True):
                     name = f"{model}, batch {batch}, {engine}, {kind}"
                     name += ", CUDA graph" if cuda_graph else ""
-                    if backend is None:
-                        continue
-                    iterations = 1 if quick else 20
-                    try:
-                        yield name, timing(backend, model, batch, kind, cuda_graph, iterations)
-                    except Exception as error:
-                        yield name, {"not measured": f"{type(error).__name__}: {error}"}
+                    units = "tf32" if tf32 else kind
+                    yield (
+                        name,
+                        partial(timing, backend, model, batch, kind, units, cuda_graph, iterations),
+                    )
 
 
 def timing(
-    gpu: Any, model: str, batch: int, kind: str, cuda_graph: bool, iterations: int = 20
+    gpu: Any, model: str, batch: int, kind: str, units: str, cuda_graph: bool, iterations: int
 ) -> dict[str, Any]:
+    """Of a training; `units` say what multiplies."""
     param = schema.parse_text(SOLVER, schema.SolverParameter())
     param.net_param.CopyFrom(stored_as(synthetic(model, batch), kind))
     solver = Solver(param, SolverOptions(gpu, param.random_seed, cuda_graph=cuda_graph))
@@ -412,16 +500,23 @@ def timing(
     net = facts(solver.net)
     operations = 3 * 2 * net.multiply_adds
     moved = PASSES * sum(layer.memory for layer in net.layers)
-    best = {"arithmetic": operations / peak(gpu), "memory": moved / bandwidth(gpu)}
-    bound = max(best, key=lambda name: best[name])
     solver.close()
     return {
         "images/s": round(batch / seconds), "ms": round(1e3 * seconds, 2),
         "ms of Python": round(1e3 * queued / iterations, 2),
         "TFLOP/s": round(1e-12 * operations / seconds, 2),
-        "GB/s": round(1e-9 * moved / seconds, 1),
-        "images/s at best": round(batch / best[bound]), "bound by": bound,
+        "GB/s": round(1e-9 * moved / seconds, 1), **roofline(gpu, units, batch, operations, moved),
     }  # fmt: skip
+
+
+def roofline(gpu: Any, units: str, batch: int, operations: float, moved: float) -> dict[str, Any]:
+    """What the device could do at best; nothing where it does not say how fast it is."""
+    speeds = {"arithmetic": peak(gpu, units), "memory": bandwidth(gpu)}
+    if not all(speeds.values()):
+        return {}
+    best = {"arithmetic": operations / speeds["arithmetic"], "memory": moved / speeds["memory"]}
+    bound = max(best, key=lambda name: best[name])
+    return {"images/s at best": round(batch / best[bound]), "bound by": bound}
 
 
 def synthetic(model: str, batch: int) -> Any:
@@ -436,18 +531,28 @@ def synthetic(model: str, batch: int) -> Any:
     return made
 
 
-def peak(gpu: Any) -> float:
-    """Operations per second of float32 units: two for each of 64 or 128 lanes of a multiprocessor
-    in every cycle. Tensor cores can do more."""
+# Multiplications with addition in a cycle of a multiprocessor's tensor cores, of 16-bit numbers, as
+# NVIDIA's papers on the architectures give them; of TF32 half as many.
+TENSOR_CORES = {(7, 5): 512, (8, 0): 1024, (8, 6): 512, (8, 9): 512, (9, 0): 2048, (10, 0): 4096}
+
+
+def peak(gpu: Any, units: str) -> float:
+    """Operations per second: two for each multiplication with addition, of which a multiprocessor
+    does 64 or 128 of float32 numbers in every cycle, and more with its tensor cores."""
     about = gpu.xp.cuda.runtime.getDeviceProperties(gpu.device)
-    lanes = 64 if (about["major"], about["minor"]) in ((7, 5), (8, 0)) else 128
-    return float(2e3 * lanes * about["multiProcessorCount"] * about["clockRate"])
+    version = about["major"], about["minor"]
+    plain = 64 if version in ((7, 5), (8, 0)) else 128
+    wide = TENSOR_CORES.get(version, 512) / (2 if units == "tf32" else 1)
+    if units == "tf32" and version < (8, 0):
+        wide = plain  # tensor cores know no TF32 there
+    each = plain if units == "float32" else wide
+    return float(2e3 * each * about["multiProcessorCount"] * about.get("clockRate", 0))
 
 
 def bandwidth(gpu: Any) -> float:
     """Bytes per second of the device's memory, which moves two words in a cycle."""
     about = gpu.xp.cuda.runtime.getDeviceProperties(gpu.device)
-    return float(2e3 * about["memoryClockRate"] * about["memoryBusWidth"] / 8)
+    return float(2e3 * about.get("memoryClockRate", 0) * about.get("memoryBusWidth", 0) / 8)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -148,9 +148,39 @@ class ImageTransform(ABC):
     """Caffe's transform of images that are handed over as bytes (data/pixels.py)."""
 
     @abstractmethod
-    def __call__(self, records: Array, tensor: Tensor) -> None:
-        """Give a tensor (N, C, H, W) the values (pixel - mean) * scale; the host array must stay as
+    def __call__(self, records: Array | DeviceRecords, tensor: Tensor) -> None:
+        """Give a tensor (N, C, H, W) the values (pixel - mean) * scale; a host array must stay as
         it is until finish_uploads."""
+
+
+class DeviceRecords(ABC):
+    """A host array of records (data/pixels.py), and its copy on a device that decodes some of them
+    itself. Only one thread at a time has it in its hands."""
+
+    host: Array
+    dtype = np.dtype(np.int32)
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Until the host array may be written again."""
+
+    @abstractmethod
+    def fill(self, decoded: Mapping[int, Any], shape: tuple[int, int, int]) -> None:
+        """Begin to bring all records to the device: those of `decoded`, which has their images by
+        number, cut to `shape` at the place that the host array tells, others as they are there."""
+
+
+class ImageDecoder(ABC):
+    """A device that decodes JPEGs; called by the threads of loaders."""
+
+    @abstractmethod
+    def decode(self, jpegs: Sequence[bytes], shapes: Sequence[tuple[int, int, int]]) -> list[Any]:
+        """Begin to decode images of these shapes, all with as many channels; None for each that
+        the device refuses."""
+
+    @abstractmethod
+    def records(self, host: Array) -> DeviceRecords:
+        """What will hold batches of records; `host` is one of the backend's host buffers."""
 
 
 class Recorder(ABC):
@@ -368,6 +398,10 @@ class Backend(ABC):
 
     def image_transform(self, mean: Array, scale: float) -> ImageTransform | None:
         """For batches that come as bytes, where the device transforms them itself."""
+        return None
+
+    def image_decoder(self) -> ImageDecoder | None:
+        """For JPEGs, where the device is to decode them."""
         return None
 
     def finish_uploads(self) -> None:  # noqa: B027

@@ -17,6 +17,7 @@ from .tensor import BFLOAT16, FLOAT32
 log = logging.getLogger("pycaffe_fire")
 
 FP32, TF32 = "fp32", "tf32"  # how float32 numbers are multiplied
+ON_CPU, ON_GPU = "cpu", "gpu"  # where JPEGs are decoded
 
 # What launchers tell a process about its place on its own host.
 LOCAL_RANKS = ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
@@ -34,6 +35,7 @@ class GpuOptions:
     cudnn: bool | None = None  # None: where it loads
     math: str = FP32
     precision: str = FLOAT32  # of blobs, where the net does not say how they are stored
+    jpeg: str = ON_CPU  # who decodes
 
 
 def gpu_backend(device: int | None = None, options: GpuOptions | None = None) -> Backend:
@@ -45,7 +47,8 @@ def gpu_backend(device: int | None = None, options: GpuOptions | None = None) ->
 def _gpu_backend(device: int, options: GpuOptions) -> Backend:
     from .cuda import CudaBackend
 
-    return CudaBackend(device, options.cudnn, options.math == TF32, options.precision)
+    jpeg = options.jpeg == ON_GPU
+    return CudaBackend(device, options.cudnn, options.math == TF32, options.precision, jpeg)
 
 
 def _own_device(first: int = 0) -> int:
@@ -64,14 +67,18 @@ def choose_backend(
     """What `--gpu` says: nothing is the CPU; a device, several ("0,2": one for each process on
     this host) or "all"; "auto" is a GPU where one works, and the CPU otherwise, which is said
     at this log level. Processes that are not given a device take them in turn from `first` on."""
+    options = options or GpuOptions()
     if gpu is None:
-        if options is not None and options.cudnn:
-            raise BackendError("--cudnn needs a GPU: say which, as in --gpu 0")
+        for flag, given in (("--cudnn", options.cudnn), ("--jpeg gpu", options.jpeg == ON_GPU)):
+            if given:
+                raise BackendError(f"{flag} needs a GPU: say which, as in --gpu 0")
         return _cpu_backend(threads, options)
     if gpu == "auto":
         device = _own_device(first)
         found = probe(device)
         if found.cupy is None:
+            if options.jpeg == ON_GPU:
+                raise BackendError(f"--jpeg gpu needs a GPU: {found.reason}")
             log.log(level, "Running on the CPU: %s", found.reason)
             return _cpu_backend(threads, options)
         return gpu_backend(device, options)
@@ -80,10 +87,10 @@ def choose_backend(
     return gpu_backend(_listed_device(gpu), options)
 
 
-def _cpu_backend(threads: int | None, options: GpuOptions | None) -> Backend:
+def _cpu_backend(threads: int | None, options: GpuOptions) -> Backend:
     """The CPU with products in the precision asked for; refused where that would be slower."""
     backend = cpu_backend(threads)
-    if options is None or options.precision == FLOAT32:
+    if options.precision == FLOAT32:
         return backend
     flag = f"--precision {options.precision}"
     if options.precision != BFLOAT16:

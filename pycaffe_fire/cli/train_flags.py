@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from ..backend.choice import FP32, TF32
+from ..backend.choice import FP32, ON_CPU, ON_GPU, TF32
 from ..errors import SolverError
 from ..parallel.communicators import COMMUNICATORS
 from ..parallel.communicators.wire import WIRES
@@ -148,6 +148,11 @@ def _add_machine_flags(flag: Flag) -> None:
         help="how a GPU stores blobs, where the net does not say: 16 bits halve the memory and use "
         "tensor cores; weights stay float32, and float16 scales its losses by itself. On a CPU "
         "with avx512_bf16 or AMX bfloat16 is what convolutions and products multiply",
+    )  # fmt: skip
+    flag(
+        "--jpeg", choices=[ON_CPU, ON_GPU], default=ON_CPU,
+        help="who decodes JPEGs of Data and ImageData layers: the CPU (default, Caffe's pixels) or "
+        "the GPU by nvImageCodec, whose pixels differ a little",
     )  # fmt: skip
     flag(
         "--cuda-graph", action=argparse.BooleanOptionalAction,

@@ -9,7 +9,7 @@ import io
 import os
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ _GRAY = (3737, 19234, 9797)  # shares of blue, green and red in 1/32768, cut off
 _ENCODERS = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG", "bmp": "BMP", "tiff": "TIFF"}
 _JPEG_QUALITY = 95  # OpenCV's
 _ORIENTATION, _ON_ITS_SIDE = 0x0112, range(5, 9)  # an entry of EXIF, and those that swap the sides
+_APP14, _JPEG_END, _PADDING = 0xEE, b"\xff\xd9", 64  # markers; how far from the end the last is
 # What OpenCV reads, and GIF. Parsers of rare formats want memory as a damaged header says.
 FORMATS = (
     "JPEG", "PNG", "BMP", "DIB", "TIFF", "WEBP", "PPM", "JPEG2000", "SUN", "GIF",
@@ -228,7 +229,7 @@ def _decode_jpeg(data: bytes | memoryview, reuse: bool) -> NDArray[np.uint8] | N
     frame = _jpeg_frame(data)
     if frame is None:
         return None
-    width, height, components = frame
+    width, height, components, _ = frame
     if components != 3 or width * height > max_pixels():
         return None
     image, pixels = _canvases.take(width, height) if reuse else (None, None)
@@ -240,11 +241,19 @@ def _decode_jpeg(data: bytes | memoryview, reuse: bool) -> NDArray[np.uint8] | N
     return _view(image) if pixels is None else pixels
 
 
-def _jpeg_frame(data: bytes | memoryview) -> tuple[int, int, int] | None:
-    """Width, height and number of components of an 8-bit JPEG."""
+class _Frame(NamedTuple):
+    """What an 8-bit JPEG is, as its header says."""
+
+    width: int
+    height: int
+    components: int
+    as_rgb: bool  # colours are not stored as brightness and two differences
+
+
+def _jpeg_frame(data: bytes | memoryview) -> _Frame | None:
     if bytes(data[:3]) != b"\xff\xd8\xff":
         return None
-    at = 2
+    at, as_rgb = 2, False
     while at + 9 < len(data) and data[at] == 0xFF:
         marker = data[at + 1]
         size = data[at + 2] << 8 | data[at + 3]
@@ -252,9 +261,46 @@ def _jpeg_frame(data: bytes | memoryview) -> tuple[int, int, int] | None:
             height = data[at + 5] << 8 | data[at + 6]
             width = data[at + 7] << 8 | data[at + 8]
             usable = data[at + 4] == 8 and width and height
-            return (width, height, data[at + 9]) if usable else None
+            as_rgb |= bytes(data[at + 10 : at + 19 : 3]) == b"RGB"  # the components' own names
+            return _Frame(width, height, data[at + 9], as_rgb) if usable else None
+        if marker == _APP14 and bytes(data[at + 4 : at + 9]) == b"Adobe" and at + 15 < len(data):
+            as_rgb |= data[at + 15] == 0
         at += 2 + size
     return None
+
+
+class Jpeg(NamedTuple):
+    """An image that is still encoded, for a device that decodes it."""
+
+    data: bytes
+    label: int
+    shape: tuple[int, int, int]  # channels, height and width that it will have
+
+
+def plain_jpeg(
+    data: bytes | memoryview, label: int, color: bool, gray: bool, upright: bool = False
+) -> Jpeg | None:
+    """A JPEG of one or three components, as far as its header and its end tell; None for anything
+    that `decode_image` (or with `upright` `read_image`) should look at with more care."""
+    frame = _jpeg_frame(data)
+    if frame is None or frame.components not in (1, 3) or frame.as_rgb:
+        return None
+    if frame.width * frame.height > max_pixels() or _JPEG_END not in bytes(data[-_PADDING:]):
+        return None
+    if upright and _is_turned(data):
+        return None
+    channels = 1 if gray else 3 if color else frame.components
+    return Jpeg(bytes(data), label, (channels, frame.height, frame.width))
+
+
+def _is_turned(data: bytes | memoryview) -> bool:
+    if b"Exif" not in bytes(data[: 1 << 16]):
+        return False
+    try:
+        with Image.open(io.BytesIO(data), formats=("JPEG",)) as image:
+            return bool(image.getexif().get(_ORIENTATION, 1) != 1)
+    except Exception:  # whatever the parser of a damaged entry raises
+        return True
 
 
 def is_file_of_kind(path: str, kind: str) -> bool:

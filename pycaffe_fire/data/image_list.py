@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..errors import DataError
 from .bad_records import FAIL
 from .cache import Cache
-from .image import FAST_JPEG, Size, read_resized
+from .image import FAST_JPEG, Jpeg, Size, plain_jpeg, read_bytes, read_resized
 from .order import Order
 from .source import ImageSource, Sample
 from .transformer import Transformer
@@ -97,6 +97,16 @@ class ImageListSource(ImageSource):
         if self._cache is None:
             return self._image(record), label
         return self._cache.get(record, lambda: np.ascontiguousarray(self._image(record))), label
+
+    def jpeg(self, record: int) -> Jpeg | None:
+        if self._cache is not None:
+            return None
+        path, label = self._entries[record]
+        data = read_bytes(self._root + path)
+        found = plain_jpeg(data, label, self._color, not self._color, upright=True)
+        if found is None or self._size(*found.shape[1:]) != found.shape[1:]:
+            return None
+        return found
 
     def _image(self, record: int) -> NDArray[np.uint8]:
         try:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from math import prod
 from typing import Any
 
@@ -22,6 +23,7 @@ from .bad_records import FAIL, BadRecords
 from .cache import Cache
 from .datum import datum_image, parse_datum
 from .db import open_database
+from .image import Jpeg, plain_jpeg
 from .order import Order
 from .transformer import Transformer
 
@@ -69,6 +71,10 @@ class ImageSource(ABC):
     def read(self, record: int) -> Sample:
         """Image and label of one record; valid until the same thread reads the next."""
 
+    def jpeg(self, record: int) -> Jpeg | None:
+        """What `read` would decode, where that is a JPEG and nothing else is done to it."""
+        return None
+
     @property
     def shape(self) -> tuple[int, int, int]:
         """Of one transformed sample."""
@@ -97,9 +103,42 @@ class ImageSource(ABC):
         pixels: NDArray[np.uint8],
         places: NDArray[np.int32],
         label: NDArray[np.float32],
+        encoded: Mapping[int, Jpeg] | None = None,
     ) -> None:
-        """The samples cropped only, see Transformer.cut; TypeError: one of them has no bytes."""
-        self._transform.cut(self._images(samples, label), samples, pixels, places)
+        """The samples cropped only, see Transformer.cut; TypeError: one of them has no bytes. Those
+        in `encoded`, some of `jpegs`, are only given their places and labels."""
+        images: Iterator[NDArray[Any] | Jpeg] = self._images(samples, label)
+        if encoded:
+            images = self._images_besides(encoded, samples, label)
+        self._transform.cut(images, samples, pixels, places)
+
+    def jpegs(self, samples: range) -> dict[int, Jpeg]:
+        """Which of the samples, counted from 0, a device may decode; everything else, and whatever
+        is wrong with a record, is left to `cut`."""
+        found: dict[int, Jpeg] = {}
+        if self._transform.augment:
+            return found
+        for i, record in enumerate(self._order.records(samples, len(self)).tolist()):
+            with suppress(DataError):
+                jpeg = self.jpeg(record)
+                if jpeg is not None:
+                    where = self.where(record)
+                    self._check_label(jpeg.label, where)
+                    self._check_shape(jpeg.shape, where)
+                    found[i] = jpeg
+        return found
+
+    def _images_besides(
+        self, encoded: Mapping[int, Jpeg], samples: range, label: NDArray[np.float32]
+    ) -> Iterator[NDArray[Any] | Jpeg]:
+        records = self._order.records(samples, len(self)).tolist()
+        for i, pair in enumerate(zip(records, samples, strict=True)):
+            if i in encoded:
+                label[i] = encoded[i].label
+                yield encoded[i]
+            else:
+                image, label[i] = self._sample(*pair)
+                yield image
 
     def _images(self, samples: range, label: NDArray[np.float32]) -> Iterator[NDArray[Any]]:
         """The images, one by one, ready for crop and mean; their labels go where they belong."""
@@ -149,22 +188,28 @@ class ImageSource(ABC):
     def _checked(self, record: int, sample: int) -> Sample:
         where = self.where(record)
         image, label = self.read(record)
+        self._check_label(label, where)
+        if self._transform.augment:
+            image = self._transform.augment(image, sample, where)
+        channels, height, width = image.shape
+        self._check_shape((channels, height, width), where)
+        return image, label
+
+    def _check_label(self, label: int, where: str) -> None:
         known = 0 <= label < self._classes or label in self._ignored
         if self._classes and not known:
             raise DataError(
                 f"{where}: has label {label}, outside the {self._classes} classes (0 to "
                 f"{self._classes - 1}) there are"
             )
-        if self._transform.augment:
-            image = self._transform.augment(image, sample, where)
-        channels, height, width = image.shape
-        shape = self._transform.output_shape((channels, height, width), where)
+
+    def _check_shape(self, image: tuple[int, int, int], where: str) -> None:
+        shape = self._transform.output_shape(image, where)
         if self._shape is not None and shape != self._shape and not self.varying:
             raise DataError(
                 f"{where}: has shape {shape}, the first record {self._shape}; "
                 "make all images the same size, set crop_size, or use batch_size: 1"
             )
-        return image, label
 
 
 class DatabaseSource(ImageSource):
@@ -203,6 +248,11 @@ class DatabaseSource(ImageSource):
             self._raw_shape = (datum.channels, datum.height, datum.width)
         image = datum_image(datum, where, transform.force_color, transform.force_gray, reuse=True)
         return image, datum.label
+
+    def jpeg(self, record: int) -> Jpeg | None:
+        datum = parse_datum(self._record(record), self.where(record))
+        color, gray = self._transform.force_color, self._transform.force_gray
+        return plain_jpeg(datum.data, datum.label, color, gray) if datum.encoded else None
 
     def fill(
         self,

@@ -20,6 +20,7 @@ from ..errors import DataError, WeightsError
 from ..schema import read_blob
 from ..schema.proto import BatchSampler, TransformationParameter
 from .augment import Augmenter
+from .image import Jpeg
 from .kernels import BYTES, FLOATS, PACKED, transform_batch
 from .objects import Window
 
@@ -124,20 +125,22 @@ class Transformer:
                 transform_batch(row, mean, self.scale, out[i : i + 1])
 
     def cut(
-        self, images: Iterable[NDArray[Any]], samples: range, pixels: NDArray[np.uint8],
+        self, images: Iterable[NDArray[Any] | Jpeg], samples: range, pixels: NDArray[np.uint8],
         places: NDArray[np.int32],
     ) -> None:  # fmt: skip
         """Only crop 8-bit images, into `pixels` (N, C, H, W); what is left to do is to mirror them
         and to apply `mean_for` and `scale`, and `places` (N, 3) says where each one was cut: top,
-        left, and whether it is mirrored. Raises TypeError for an image of another kind."""
+        left, and whether it is mirrored. One that is still encoded is only given its place. Raises
+        TypeError for an image of another kind."""
         draws = self._draws(samples).tolist()
         _, _, height, width = pixels.shape
         for i, image in enumerate(images):
-            if image.dtype != np.uint8:
+            if not isinstance(image, Jpeg) and image.dtype != np.uint8:
                 raise TypeError("not 8-bit")
             down, right = image.shape[1] - height, image.shape[2] - width
             top, left, _ = places[i] = self._place(draws[i], down, right)
-            pixels[i] = image[:, top : top + height, left : left + width]
+            if not isinstance(image, Jpeg):
+                pixels[i] = image[:, top : top + height, left : left + width]
 
     def _place(self, draw: list[int], down: int, right: int) -> tuple[int, int, int]:
         """Where the crop begins in an image that is larger by `down` and `right`: row, column;

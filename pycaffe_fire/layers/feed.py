@@ -82,7 +82,9 @@ class Feed(DataLayer):
         threads = min(LOADER_THREADS, available_cores())
         self._source = source
         self._transform = self._device_transform(source)
-        read = source if self._transform is None else PixelSource(cast(ImageSource, source))
+        read = source
+        if self._transform is not None:
+            read = PixelSource(cast(ImageSource, source), self.backend.image_decoder())
         self._loader = Loader(read, schedule, size, depth, threads, self.backend.host_buffer)
         self._visits = visits(0, ctx.own_leaves, ctx.iter_size)
 

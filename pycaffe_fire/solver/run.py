@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import schema
 from ..backend.base import Backend
-from ..backend.choice import FP32, GpuOptions, choose_backend
+from ..backend.choice import FP32, ON_CPU, GpuOptions, choose_backend
 from ..backend.tensor import FLOAT32
 from ..data.bad_records import FAIL
 from ..errors import DataError, SolverError
@@ -64,6 +64,7 @@ class RunOptions:
     cudnn: bool | None = None  # where it loads
     math: str = FP32
     precision: str = FLOAT32
+    jpeg: str = ON_CPU
     cuda_graph: bool | None = None  # where it can be
     level: int = 0
     stage: str = ""
@@ -247,7 +248,7 @@ def _backend(asked: RunOptions, param: SolverParameter, threads: int) -> Backend
         gpu = "auto"
         # Caffe's default is the GPU, so only who wrote it has a right to be surprised.
         level = logging.WARNING if param.HasField("solver_mode") else logging.INFO
-    options = GpuOptions(asked.cudnn, asked.math, asked.precision)
+    options = GpuOptions(asked.cudnn, asked.math, asked.precision, asked.jpeg)
     backend = choose_backend(gpu, threads, level, options, param.device_id)
     log.info("Use %s.", "CPU" if backend.name != "cuda" else backend.describe())
     return backend

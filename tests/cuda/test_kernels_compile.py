@@ -60,7 +60,8 @@ def test_registers_are_few_and_none_is_spilled(compiler: Compiler, architecture:
 # Kernels that do little besides moving memory, by what they must do 16 bytes at a time.
 READS = (
     "add_widened", "bias_relu", "channel_dots", "channel_moments", "channel_sums", "cut_parts",
-    "join_parts", "narrow", "normalize", "normalize_backward", "normalize_sums", "prelu",
+    "dropout", "join_parts", "lrn", "lrn_backward", "lrn_ratio", "narrow", "normalize",
+    "normalize_backward", "normalize_sums", "prelu",
     "prelu_backward", "relu", "relu_backward", "scale_shift", "weighted_spread", "weighted_sum",
     "widen", "sgd", "nesterov", "adam", "adamw", "rmsprop", "adagrad", "adadelta",
 )  # fmt: skip

@@ -20,6 +20,7 @@ from ..base import (
     ChannelPlan,
     Draw,
     Formula,
+    ImageDecoder,
     ImageTransform,
     JoinPlan,
     LabelLoss,
@@ -54,6 +55,7 @@ from .dropout import Dropout
 from .graph import GraphRecorder
 from .images import DeviceTransform
 from .inner_product import InnerProduct
+from .jpeg import JpegDecoder
 from .kept import Kept
 from .later import Later, Scalar
 from .launch import KINDS, Kernels, kernel_names, kind_of, words
@@ -92,10 +94,11 @@ class CudaBackend(NumPyBackend):
 
     def __init__(
         self, device: int = 0, cudnn: bool | None = None, tf32: bool = False,
-        precision: str = FLOAT32,
+        precision: str = FLOAT32, jpeg: bool = False,
     ) -> None:  # fmt: skip
         """`cudnn`: use it, do not, or (None) use it where it loads; `tf32`: let tensor cores
-        multiply float32 numbers, rounded to 11 bits; `precision`: one of `kinds`."""
+        multiply float32 numbers, rounded to 11 bits; `precision`: one of `kinds`; `jpeg`: decode
+        images here."""
         super().__init__(1)
         self.device, self.precision = device, precision
         self.xp = open_device(device)
@@ -120,6 +123,7 @@ class CudaBackend(NumPyBackend):
         self.deferred: list[CudaTensor] = []  # that may have yet to go back through a ReLU
         self.activate()
         self.arrivals = arrivals(self.xp)
+        self._jpegs = JpegDecoder(self) if jpeg else None
 
     def another(self, threads: int) -> CudaBackend:
         """Leaves of one device run one after the other, so one context serves all of them."""
@@ -130,6 +134,8 @@ class CudaBackend(NumPyBackend):
         cudnn = self._engines.chosen
         engine = f", cuDNN {cudnn.version}" if cudnn is not None else ""
         blobs = f", blobs in {self.precision}" if self.precision != FLOAT32 else ""
+        if self._jpegs is not None:
+            blobs += f", JPEG by nvImageCodec {self._jpegs.version} (not the CPU's pixels)"
         return f"cuda, device {self.device}: {_text(properties['name'])}{engine}{blobs}"
 
     def activate(self) -> None:
@@ -215,6 +221,9 @@ class CudaBackend(NumPyBackend):
     def image_transform(self, mean: Array, scale: float) -> ImageTransform | None:
         self.activate()
         return DeviceTransform(self, mean, scale)
+
+    def image_decoder(self) -> ImageDecoder | None:
+        return self._jpegs
 
     def _written_back(self, tensor: Tensor, buffer: Array) -> Array:
         """A copy of a batch in memory that does not move from batch to batch."""

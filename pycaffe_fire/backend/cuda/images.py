@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base import ImageTransform
-from ..tensor import Tensor
+from ..base import DeviceRecords, ImageTransform
+from ..tensor import Array, Tensor
+from .jpeg import CudaRecords
 from .tensor import target
 
 if TYPE_CHECKING:
@@ -22,11 +23,17 @@ class DeviceTransform(ImageTransform):
         self._backend, self._scale = backend, scale
         self._mean = backend.xp.asarray(mean)
 
-    def __call__(self, records: NDArray[np.int32], tensor: Tensor) -> None:
-        backend, (_, channels, height, width) = self._backend, tensor.shape
-        given: Any = backend.uploads.start(self, records.reshape(-1))
-        y = target(tensor)
-        backend.kernels["transform_images"](
-            y.size, given, records.shape[1], self._mean, *self._mean.shape[1:], channels, height,
-            width, self._scale, y,
+    def __call__(self, records: Array | DeviceRecords, tensor: Tensor) -> None:
+        if isinstance(records, CudaRecords):
+            with records.reading() as given:
+                self._transform(given, records.host.shape[1], tensor)
+        else:
+            given = self._backend.uploads.start(self, records.reshape(-1))
+            self._transform(given, records.shape[1], tensor)
+
+    def _transform(self, records: Array, words: int, tensor: Tensor) -> None:
+        y, (_, channels, height, width) = target(tensor), tensor.shape
+        self._backend.kernels["transform_images"](
+            y.size, records, words, self._mean, *self._mean.shape[1:], channels, height, width,
+            self._scale, y,
         )  # fmt: skip

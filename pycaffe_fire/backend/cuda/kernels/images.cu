@@ -24,3 +24,26 @@ extern "C" __global__ void transform_images(int n, const int* __restrict__ recor
     run.write(y, values);
   });
 }
+
+// Records as above, made of images that are on the device in rows of red, green, blue (or of grey).
+// A line of the table: the record's number, the image's address, the bytes from row to row, and the
+// record's first three ints. One thread makes one int of a record.
+extern "C" __global__ void cut_images(int n, const long long* __restrict__ table, int words,
+                                      int channels, int height, int width,
+                                      int* __restrict__ records) {
+  int size = channels * height * width;
+  EACH(at_all, n) {
+    int i = (int)at_all;
+    const long long* line = table + i / words * 6;
+    const unsigned char* image = (const unsigned char*)line[1];
+    int word = i % words, value = 0;
+    if (word < 3) value = (int)line[3 + word];
+    for (int k = 0, at = (word - 3) * 4; word >= 3 && k < 4 && at + k < size; k++) {
+      int column = (at + k) % width, row = (at + k) / width % height;
+      int channel = channels - 1 - (at + k) / width / height;
+      long long first = (line[3] + row) * line[2] + (line[4] + column) * channels;
+      value |= image[first + channel] << 8 * k;
+    }
+    records[line[0] * words + word] = value;
+  }
+}

@@ -1,8 +1,13 @@
 // Local response normalisation over a box around each element of (samples, channels, depth,
-// height, width): across channels or within one, as half the box's extents say.
+// height, width): across channels or within one, as half the box's extents say. Across channels a
+// run of neighbours has its sums in common steps, where channels are a multiple of it long.
 
 struct Box {
   int extent[4], half[4];
+
+  __device__ int inner() const { return extent[1] * extent[2] * extent[3]; }
+  __device__ bool across() const { return (half[1] | half[2] | half[3]) == 0; }
+  __device__ bool takes_runs() const { return across() && inner() % PACK == 0; }
 };
 
 template <class T>
@@ -29,25 +34,63 @@ __device__ inline float box_sum(const T* values, const Box& box, int at, bool sq
   return sum;
 }
 
-extern "C" __global__ void lrn(int n, const real* x, const int* box, float factor, float beta,
-                               float k, float* scale, real* y) {
-  EACH(i, n) {
-    float s = k + factor * box_sum(x, *(const Box*)box, (int)i, true);
-    scale[i] = s;
-    y[i] = x[i] * powf(s, -beta);
+// Sums over the boxes of a run's elements, which lie in one channel; in the order of channels.
+template <int W, class T>
+__device__ inline Floats<W> box_sums(Run<W> run, const T* values, const Box& box, bool squares) {
+  Floats<W> sums = {};
+  if (!box.across()) {
+    for (int k = 0; k < W; k++) sums.at[k] = box_sum(values, box, (int)run.first + k, squares);
+    return sums;
   }
+  int inner = box.inner(), channel = (int)run.first / inner % box.extent[0];
+  int low = max(-box.half[0], -channel), high = min(box.half[0], box.extent[0] - 1 - channel);
+  for (int c = low; c <= high; c++) {
+    auto found = Run<W>{run.first + (long long)c * inner}.read(values);
+    for (int k = 0; k < W; k++)
+      sums.at[k] += squares ? found.at[k] * found.at[k] : found.at[k];
+  }
+  return sums;
 }
 
-extern "C" __global__ void lrn_ratio(int n, const real* x, const real* dy, const float* scale,
-                                     float beta, float* ratio) {
-  EACH(i, n) ratio[i] = dy[i] * powf(scale[i], -beta) * x[i] / scale[i];
+extern "C" __global__ void lrn(int n, const real* __restrict__ x, const int* __restrict__ box,
+                               float factor, float beta, float k, float* __restrict__ scale,
+                               real* __restrict__ y) {
+  Box around = *(const Box*)box;
+  each_run(n, around.takes_runs() && aligned(x, scale, y), [&](auto run) {
+    auto values = run.read(x), sums = box_sums(run, x, around, true);
+    for (int i = 0; i < sizeof(values) / 4; i++) {
+      sums.at[i] = k + factor * sums.at[i];
+      values.at[i] *= powf(sums.at[i], -beta);
+    }
+    run.write(scale, sums);
+    run.write(y, values);
+  });
 }
 
-extern "C" __global__ void lrn_backward(int n, const real* x, const real* dy, const float* scale,
-                                        const float* ratio, const int* box, float factor,
-                                        float beta, real* dx) {
-  EACH(i, n) {
-    float sum = box_sum(ratio, *(const Box*)box, (int)i, false);
-    dx[i] = dy[i] * powf(scale[i], -beta) - 2 * factor * beta * x[i] * sum;
-  }
+extern "C" __global__ void lrn_ratio(int n, const real* __restrict__ x,
+                                     const real* __restrict__ dy, const float* __restrict__ scale,
+                                     float beta, float* __restrict__ ratio) {
+  each_run(n, aligned(x, dy, scale, ratio), [&](auto run) {
+    auto values = run.read(x), gradients = run.read(dy), scales = run.read(scale);
+    for (int i = 0; i < sizeof(values) / 4; i++)
+      values.at[i] = gradients.at[i] * powf(scales.at[i], -beta) * values.at[i] / scales.at[i];
+    run.write(ratio, values);
+  });
+}
+
+extern "C" __global__ void lrn_backward(int n, const real* __restrict__ x,
+                                        const real* __restrict__ dy,
+                                        const float* __restrict__ scale,
+                                        const float* __restrict__ ratio,
+                                        const int* __restrict__ box, float factor, float beta,
+                                        real* __restrict__ dx) {
+  Box around = *(const Box*)box;
+  each_run(n, around.takes_runs() && aligned(x, dy, scale, ratio) && aligned(dx), [&](auto run) {
+    auto values = run.read(x), gradients = run.read(dy), scales = run.read(scale);
+    auto sums = box_sums(run, ratio, around, false);
+    for (int i = 0; i < sizeof(values) / 4; i++)
+      values.at[i] = gradients.at[i] * powf(scales.at[i], -beta) -
+                     2 * factor * beta * values.at[i] * sums.at[i];
+    run.write(dx, values);
+  });
 }
