@@ -27,10 +27,9 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,6 +46,7 @@ from pycaffe_fire.data.datum import encode_datum, image_datum  # noqa: E402
 from pycaffe_fire.data.image import encode_image  # noqa: E402
 from pycaffe_fire.data.writer import DatabaseWriter  # noqa: E402
 from pycaffe_fire.errors import FireError  # noqa: E402
+from pycaffe_fire.layers import Context  # noqa: E402
 from pycaffe_fire.net.graph import filter_net  # noqa: E402
 from pycaffe_fire.net.summary import facts  # noqa: E402
 from pycaffe_fire.net.synthetic import with_synthetic_data  # noqa: E402
@@ -86,8 +86,7 @@ def main() -> int:
     return 1 if report.failures else 0
 
 
-@dataclass(frozen=True)
-class Engines:
+class Engines(NamedTuple):
     """One device, as it computes with our kernels, and with other libraries where those load."""
 
     ours: Any
@@ -399,7 +398,7 @@ def decoded_jpegs(gpu: Backend) -> None:
         for phase in (schema.TRAIN, schema.TEST):
             found = []
             for backend in (cpu_backend(), gpu):
-                net = Net(param, phase, backend=backend)
+                net = Net(param, phase, backend=backend, context=Context(1))
                 net.forward()
                 found.append([np.array(net.blobs[name].data) for name in ("data", "label")])
                 net.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import inspect
 import io
@@ -368,11 +369,30 @@ def test_training_with_a_graph(device: Any, tmp_path: Path) -> None:
 
 
 def test_memory_of_loaders_is_used_again(device: Any, tmp_path: Path) -> None:
-    """One net after the other: the pool gives the same memory again, after its last reader."""
+    """One net after the other, and the host waits for none: the pool gives memory again that the
+    device may still read."""
     given, wanted = write_both(tmp_path, pairs([encoded(drawn(i)) for i in range(8)]))
-    want = batches(NumPyBackend(), a_net(wanted, CROP))
     for _ in range(3):
-        assert_same(batches(device, a_net(given, CROP)), want)
+        net = Net(a_net(given, CROP), schema.TRAIN, backend=device, context=Context(5))
+        net.forward()
+        net.close()
+        del net
+        gc.collect()
+    want = batches(NumPyBackend(), a_net(wanted, CROP))
+    assert_same(batches(device, a_net(given, CROP)), want)
+
+
+def test_recorders_do_not_see_it(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loaders decode whenever they like, also while the numbers of a graph are refreshed."""
+    recorder = types.SimpleNamespace(launched=lambda *_: pytest.fail("launched"))
+    monkeypatch.setattr(device.kernels, "recorder", recorder)
+    decoder, data = device.image_decoder(), encoded(drawn(0))
+    records = decoder.records(device.host_buffer((1, 3 + 98)))
+    records.host[:] = 0
+    records.fill(dict(enumerate(decoder.decode([data], [(3, 10, 13)]))), (3, 10, 13))
+    with records.reading() as made:
+        found = made.get()[3:].view(np.uint8)[:390].reshape(3, 10, 13)
+    np.testing.assert_array_equal(found, as_decoded(data, 3))
 
 
 def test_whole_images_of_two_batches_at_most(device: Any, tmp_path: Path) -> None:

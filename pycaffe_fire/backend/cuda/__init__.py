@@ -139,8 +139,12 @@ class CudaBackend(NumPyBackend):
         return f"cuda, device {self.device}: {_text(properties['name'])}{engine}{blobs}"
 
     def activate(self) -> None:
-        self._device.use()
+        self.use_device()
         self.compute.use()
+
+    def use_device(self) -> None:
+        """For this thread, whatever stream it uses."""
+        self._device.use()
 
     # Memory.
 

@@ -14,7 +14,7 @@ import re
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -90,9 +90,10 @@ class JpegDecoder(ImageDecoder):
 
     @contextmanager
     def queueing(self) -> Iterator[None]:
-        """Work inside goes to our stream, whatever thread this is."""
+        """Work inside goes to our stream, whatever thread this is. The one that computes must not
+        be touched: it may just be captured."""
         with self._lock:
-            self.backend.activate()
+            self.backend.use_device()
             with using(self.backend.xp, self.stream):
                 yield
 
@@ -157,12 +158,16 @@ class CudaRecords(DeviceRecords):
         self._decoder, self._compute, self.host = decoder, backend.compute, host.view(np.int32)
         self._table: Array = backend.host_buffer((2 * COLUMNS * len(host),)).view(np.int64)
         with decoder.queueing():
-            # The pool may give memory of an earlier loader, which computing may still read.
-            decoder.stream.wait_event(event_on(backend.xp, backend.compute))
             self._records = backend.xp.empty(self.host.size, np.int32)
             self._device_table = backend.xp.empty(self._table.size, np.int64)
         self._ready: Any = None
         self._read: Any = None
+
+    def __del__(self) -> None:
+        # The pool gives the memory to our stream again, at once: after whoever reads it still.
+        if getattr(self, "_read", None) is not None:
+            with suppress(Exception):  # while the interpreter ends
+                self._decoder.stream.wait_event(self._read)
 
     def wait(self) -> None:
         if self._ready is not None:

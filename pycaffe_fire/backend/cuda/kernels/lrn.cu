@@ -35,11 +35,12 @@ __device__ inline float box_sum(const T* values, const Box& box, int at, bool sq
 }
 
 // Sums over the boxes of a run's elements, which lie in one channel; in the order of channels.
+// Within channels there are no runs.
 template <int W, class T>
 __device__ inline Floats<W> box_sums(Run<W> run, const T* values, const Box& box, bool squares) {
   Floats<W> sums = {};
-  if (!box.across()) {
-    for (int k = 0; k < W; k++) sums.at[k] = box_sum(values, box, (int)run.first + k, squares);
+  if (W == 1 && !box.across()) {
+    sums.at[0] = box_sum(values, box, (int)run.first, squares);
     return sums;
   }
   int inner = box.inner(), channel = (int)run.first / inner % box.extent[0];
