@@ -143,17 +143,20 @@ class FakeNvimgcodec:
             ) -> list[Image | None]:
                 assert cuda_stream, "the NULL stream"
                 module.batches.append(len(srcs))
-                return [module._decoded(xp, src, params, cuda_stream) for src in srcs]
+                return [_decoded(module, xp, src, params, cuda_stream) for src in srcs]
 
         self.Decoder = Decoder
 
-    def _decoded(self, xp: Any, src: CodeStream, params: DecodeParams, stream: int) -> Image | None:
-        refused = src.codec_name != "jpeg" or src.mode in self.refuses
-        if refused or (src.progressive and "progressive" in self.refuses):
-            return None
-        try:
-            pixels = pixels_of(src.data, 1 if params.color_spec is ColorSpec.GRAY else 3)
-        except OSError:
-            return None
-        self.decoded += 1
-        return Image(xp, pixels, stream)
+
+def _decoded(
+    library: FakeNvimgcodec, xp: Any, src: CodeStream, params: DecodeParams, stream: int
+) -> Image | None:
+    refused = src.codec_name != "jpeg" or src.mode in library.refuses
+    if refused or (src.progressive and "progressive" in library.refuses):
+        return None
+    try:
+        pixels = pixels_of(src.data, 1 if params.color_spec is ColorSpec.GRAY else 3)
+    except OSError:
+        return None
+    library.decoded += 1
+    return Image(xp, pixels, stream)

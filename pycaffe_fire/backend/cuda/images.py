@@ -24,7 +24,8 @@ class DeviceTransform(ImageTransform):
         self._mean = backend.xp.asarray(mean)
 
     def __call__(self, records: Array | DeviceRecords, tensor: Tensor) -> None:
-        if isinstance(records, CudaRecords):
+        if isinstance(records, DeviceRecords):
+            assert isinstance(records, CudaRecords)
             with records.reading() as given:
                 self._transform(given, records.host.shape[1], tensor)
         else:
