@@ -141,10 +141,12 @@ def test_roofline(selftest: Any) -> None:
 
 def test_jpegs_near_the_cpus(selftest: Any, cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jpeg, "load", lambda: FakeNvimgcodec(cupy))  # one level off
-    selftest.decoded_jpegs(CudaBackend(0, jpeg=True))
-    monkeypatch.setattr(fake_nvimgcodec, "pixels_of", lambda data, channels: np.zeros((32, 32, 3)))
+    device = CudaBackend(0, jpeg=True)
+    selftest.decoded_jpegs(device)
+    black = np.zeros((32, 32, 3), np.uint8)
+    monkeypatch.setattr(fake_nvimgcodec, "pixels_of", lambda data, channels: black)
     with pytest.raises(AssertionError, match="levels in the mean"):
-        selftest.decoded_jpegs(CudaBackend(0, jpeg=True))
+        selftest.decoded_jpegs(device)
 
 
 def test_one_iteration_of_a_model(
