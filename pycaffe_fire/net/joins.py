@@ -136,10 +136,10 @@ class Joins:
 
 
 def _find(net: Wiring) -> Iterator[Join]:
-    if net.phase == schema.TRAIN and not net.param.debug_info:
+    if net.phase == schema.TRAIN and not net.param.debug_info and net.backend.sums_norms:
         for index in range(len(net.layers)):
             found = _join_at(net, index)
-            if found is not None and net.backend.sums_norms:
+            if found is not None:
                 yield found
 
 
