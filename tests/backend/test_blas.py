@@ -52,6 +52,24 @@ def test_products_keep_to_one_thread_as_long_as_anybody_asks() -> None:
     assert threads_of_blas() == before
 
 
+@pytest.mark.parametrize(("batch", "threads"), [(1, 2), (3, 2), (1, 1)])
+def test_products_of_a_single_image_use_all_threads(
+    monkeypatch: pytest.MonkeyPatch, batch: int, threads: int
+) -> None:
+    backend = BlasBackend(threads)
+    x, w, y = (
+        Blob(backend, (batch, 3, 4, 4)),
+        Blob(backend, (5, 3, 1, 1)),
+        Blob(backend, (batch, 5, 4, 4)),
+    )
+    made = backend.convolution(x, w, None, y, Window((1, 1), (1, 1), (0, 0), (1, 1)), 1)
+    unlimited, seen = threads_of_blas(), []
+    monkeypatch.setattr(type(made), "multiply", lambda *_: seen.append(threads_of_blas()))
+    made.forward()
+    one = [1] * len(unlimited)
+    assert seen == [unlimited] if (batch, threads) == (1, 2) else [one] * min(batch, threads)
+
+
 def plan(shape: tuple[int, ...], outputs: int, kernel: int, groups: int = 1, **more: int) -> Any:
     backend = BlasBackend(1)
     pad = (more.get("pad", 0),) * 2

@@ -42,7 +42,7 @@ class Convolution(WeightedPlan):
     def forward(self, activate: bool = True) -> None:
         slope = np.float32(self.relu if activate and self.relu is not None else 1)
         bias = self._no_bias if self.b is None else self.b.data.reshape(-1)
-        with single_threaded_products, writing(self.y.value) as y:
+        with writing(self.y.value) as y:
             x, w = read(self.x.value), self.matrices(self.w.data)
 
             def run(first: int, stop: int) -> None:
@@ -53,14 +53,14 @@ class Convolution(WeightedPlan):
 
     def backward(self, data: bool, weights: bool, bias: bool) -> None:
         dy = read(self.y.gradient)
-        with single_threaded_products:
-            if bias and self.b is not None:
+        if bias and self.b is not None:
+            with single_threaded_products:
                 self.b.diff[...] += (np.ones(len(dy), np.float32) @ dy).reshape(self.b.shape)
-            if data:
-                with writing(self.x.gradient) as dx:
-                    self._back(dy, dx, weights)
-            elif weights:
-                self._back(dy, None, weights)
+        if data:
+            with writing(self.x.gradient) as dx:
+                self._back(dy, dx, weights)
+        elif weights:
+            self._back(dy, None, weights)
 
     def _back(self, dy: Array, dx: Array | None, weights: bool) -> None:
         x = read(self.x.value) if weights else None
