@@ -66,8 +66,8 @@ def test_products_of_a_single_image_use_all_threads(
     unlimited, seen = threads_of_blas(), []
     monkeypatch.setattr(type(made), "multiply", lambda *_: seen.append(threads_of_blas()))
     made.forward()
-    one = [1] * len(unlimited)
-    assert seen == [unlimited] if (batch, threads) == (1, 2) else [one] * min(batch, threads)
+    alone, limited = (batch, threads) == (1, 2), [1] * len(unlimited)
+    assert seen == ([unlimited] if alone else [limited] * min(batch, threads))
 
 
 def plan(shape: tuple[int, ...], outputs: int, kernel: int, groups: int = 1, **more: int) -> Any:
