@@ -14,7 +14,7 @@ import re
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,7 @@ class JpegDecoder(ImageDecoder):
         self.stream = backend.xp.cuda.Stream(non_blocking=True)
         self.kernels = Kernels(backend.xp)  # a recorder of the backend's must not see ours
         self._kept: deque[tuple[Any, Any]] = deque()  # images, and when they are no longer read
+        self.read: Any = None  # since when nobody reads any records that were given out so far
         kinds = self._codec.BackendKind
         allowed = [self._codec.Backend(kind) for kind in (kinds.GPU_ONLY, kinds.HYBRID_CPU_GPU)]
         try:
@@ -158,16 +159,12 @@ class CudaRecords(DeviceRecords):
         self._decoder, self._compute, self.host = decoder, backend.compute, host.view(np.int32)
         self._table: Array = backend.host_buffer((2 * COLUMNS * len(host),)).view(np.int64)
         with decoder.queueing():
+            if decoder.read is not None:  # the pool may give memory that others read still
+                decoder.stream.wait_event(decoder.read)
             self._records = backend.xp.empty(self.host.size, np.int32)
             self._device_table = backend.xp.empty(self._table.size, np.int64)
         self._ready: Any = None
         self._read: Any = None
-
-    def __del__(self) -> None:
-        # The pool gives the memory to our stream again, at once: after whoever reads it still.
-        if getattr(self, "_read", None) is not None:
-            with suppress(Exception):  # while the interpreter ends
-                self._decoder.stream.wait_event(self._read)
 
     def wait(self) -> None:
         if self._ready is not None:
@@ -198,4 +195,4 @@ class CudaRecords(DeviceRecords):
         """The records, for work that is queued on the backend's stream inside."""
         self._compute.wait_event(self._ready)
         yield self._records
-        self._read = event_on(self._decoder.backend.xp, self._compute)
+        self._read = self._decoder.read = event_on(self._decoder.backend.xp, self._compute)
