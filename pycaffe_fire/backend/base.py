@@ -182,6 +182,10 @@ class ImageDecoder(ABC):
     def records(self, host: Array) -> DeviceRecords:
         """What will hold batches of records; `host` is one of the backend's host buffers."""
 
+    @abstractmethod
+    def finish(self) -> None:
+        """Wait until all that was begun is done: a loader is closed, and its memory goes."""
+
 
 class Recorder(ABC):
     """Work that a device has recorded once and repeats without being told every step again."""

@@ -154,3 +154,6 @@ class Feed(DataLayer):
     def close(self) -> None:
         if hasattr(self, "_loader"):
             self._loader.close()
+            decoder = self.backend.image_decoder()
+            if decoder is not None:
+                decoder.finish()

@@ -77,6 +77,7 @@ class Image:
     """Decoded pixels, written by work of a stream."""
 
     freed_too_early: list[str] = []  # the host had not waited for the kernel that reads it
+    graves: list[Any] = []  # memory of images that are gone: copies into it may be late
 
     def __init__(self, xp: Any, pixels: np.ndarray[Any, np.dtype[np.uint8]], stream: int) -> None:
         height, self._row, (width, channels) = (
@@ -108,6 +109,7 @@ class Image:
             if checker._host.get(self._stream, 0) < tick:
                 Image.freed_too_early.append(f"after {later}")
         ctypes.memset(self._memory.data.ptr, FREED, self._memory.size)
+        Image.graves.append((self._memory, self._padded))
 
 
 class _Pointer(types.SimpleNamespace):

@@ -30,6 +30,7 @@ from pycaffe_fire.data.image import decode_image, plain_jpeg
 from pycaffe_fire.data.writer import DatabaseWriter
 from pycaffe_fire.errors import BackendError, DataError
 from pycaffe_fire.layers import Context
+from pycaffe_fire.layers.feed import LOADER_THREADS
 from pycaffe_fire.schema import write_blob
 from pycaffe_fire.solver import Solver, SolverOptions
 from tests.cuda import fake_nvimgcodec
@@ -395,10 +396,22 @@ def test_recorders_do_not_see_it(device: Any, monkeypatch: pytest.MonkeyPatch) -
     np.testing.assert_array_equal(found, as_decoded(data, 3))
 
 
-def test_whole_images_of_two_batches_at_most(device: Any, tmp_path: Path) -> None:
+def test_a_closed_loader_leaves_nothing_behind(device: Any, tmp_path: Path) -> None:
+    """Batches that nobody took are done, too, before the host's memory is given away."""
     given, _ = write_both(tmp_path, pairs([encoded(drawn(i)) for i in range(8)]))
-    batches(device, a_net(given, CROP), count=20)
-    assert len(device.image_decoder()._kept) <= jpeg.BATCHES + 1
+    batches(device, a_net(given, CROP), count=1)
+    assert not device.image_decoder()._kept
+
+
+def test_whole_images_of_few_batches_at_a_time(device: Any, tmp_path: Path) -> None:
+    given, _ = write_both(tmp_path, pairs([encoded(drawn(i)) for i in range(8)]))
+    most, decoder = 0, device.image_decoder()
+    net = Net(a_net(given, CROP), schema.TRAIN, backend=device, context=Context(5))
+    for _ in range(20):
+        net.forward()
+        most = max(most, len(decoder._kept))
+    net.close()
+    assert 0 < most <= jpeg.BATCHES + LOADER_THREADS
 
 
 # Asking for it.

@@ -66,7 +66,7 @@ class JpegDecoder(ImageDecoder):
         self.backend, self._codec, self._lock = backend, load(), threading.Lock()
         self.stream = backend.xp.cuda.Stream(non_blocking=True)
         self.kernels = Kernels(backend.xp)  # a recorder of the backend's must not see ours
-        self._kept: deque[tuple[Any, Any]] = deque()  # images, and when they are no longer read
+        self._kept: deque[tuple[Any, Any]] = deque()  # what is being read, and until when
         self.read: Any = None  # since when nobody reads any records that were given out so far
         kinds = self._codec.BackendKind
         allowed = [self._codec.Backend(kind) for kind in (kinds.GPU_ONLY, kinds.HYBRID_CPU_GPU)]
@@ -126,10 +126,15 @@ class JpegDecoder(ImageDecoder):
         except RuntimeError:  # it does not understand the header
             return None
 
-    def keep(self, images: Sequence[Any], until: Any) -> None:
+    def keep(self, things: Sequence[Any], until: Any) -> None:
         """Freed earlier, their memory could be given away while we read it: the library does not
-        say on which stream it frees."""
-        self._kept.append((images, until))
+        say on which stream it frees images, and a pool of pinned memory waits for nobody."""
+        self._kept.append((things, until))
+
+    def finish(self) -> None:
+        with self.queueing():
+            self.stream.synchronize()
+            self._kept.clear()
 
     def _drop_images(self) -> None:
         while self._kept and (len(self._kept) > BATCHES or self._kept[0][1].done):
@@ -188,7 +193,8 @@ class CudaRecords(DeviceRecords):
                 words * len(decoded), self._device_table, words, *shape, self._records
             )
             self._ready = event_on(decoder.backend.xp, stream)
-            decoder.keep([image.image for image in decoded.values()], self._ready)
+            images = [image.image for image in decoded.values()]
+            decoder.keep([*images, self._table, self.host], self._ready)
 
     @contextmanager
     def reading(self) -> Iterator[Array]:
