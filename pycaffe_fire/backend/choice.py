@@ -36,6 +36,17 @@ class GpuOptions:
     math: str = FP32
     precision: str = FLOAT32  # of blobs, where the net does not say how they are stored
     jpeg: str = ON_CPU  # who decodes
+    time_plans: bool = False  # of cuDNN against each other
+    timed: str | None = None  # in a job of several ranks: what rank 0 knows of them
+
+    @property
+    def needing_a_gpu(self) -> list[str]:
+        """The flags that mean nothing on a CPU."""
+        given = {
+            "--cudnn": self.cudnn, "--jpeg gpu": self.jpeg == ON_GPU,
+            "--time-plans": self.time_plans,
+        }  # fmt: skip
+        return [flag for flag, is_given in given.items() if is_given]
 
 
 def gpu_backend(device: int | None = None, options: GpuOptions | None = None) -> Backend:
@@ -47,8 +58,10 @@ def gpu_backend(device: int | None = None, options: GpuOptions | None = None) ->
 def _gpu_backend(device: int, options: GpuOptions) -> Backend:
     from .cuda import CudaBackend
 
-    jpeg = options.jpeg == ON_GPU
-    return CudaBackend(device, options.cudnn, options.math == TF32, options.precision, jpeg)
+    return CudaBackend(
+        device, options.cudnn, options.math == TF32, options.precision, options.jpeg == ON_GPU,
+        options.time_plans, options.timed,
+    )  # fmt: skip
 
 
 def _own_device(first: int = 0) -> int:
@@ -69,16 +82,15 @@ def choose_backend(
     at this log level. Processes that are not given a device take them in turn from `first` on."""
     options = options or GpuOptions()
     if gpu is None:
-        for flag, given in (("--cudnn", options.cudnn), ("--jpeg gpu", options.jpeg == ON_GPU)):
-            if given:
-                raise BackendError(f"{flag} needs a GPU: say which, as in --gpu 0")
+        for flag in options.needing_a_gpu:
+            raise BackendError(f"{flag} needs a GPU: say which, as in --gpu 0")
         return _cpu_backend(threads, options)
     if gpu == "auto":
         device = _own_device(first)
         found = probe(device)
         if found.cupy is None:
-            if options.jpeg == ON_GPU:
-                raise BackendError(f"--jpeg gpu needs a GPU: {found.reason}")
+            for flag in options.needing_a_gpu:
+                raise BackendError(f"{flag} needs a GPU: {found.reason}")
             log.log(level, "Running on the CPU: %s", found.reason)
             return _cpu_backend(threads, options)
         return gpu_backend(device, options)

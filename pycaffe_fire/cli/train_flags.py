@@ -155,6 +155,12 @@ def _add_machine_flags(flag: Flag) -> None:
         "the GPU by nvImageCodec, whose pixels differ a little",
     )  # fmt: skip
     flag(
+        "--time-plans", action="store_true",
+        help="time cuDNN's best plans for each convolution and keep the fastest for this device, "
+        "for later runs too; bits differ from those of cuDNN's own choice. Ranks take what a run "
+        "of one process has timed before",
+    )  # fmt: skip
+    flag(
         "--cuda-graph", action=argparse.BooleanOptionalAction,
         help="record an iteration on the GPU and replay it, or do not (default: where that can be)",
     )  # fmt: skip

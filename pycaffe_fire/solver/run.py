@@ -13,6 +13,7 @@ from typing import Any
 from .. import schema
 from ..backend.base import Backend
 from ..backend.choice import FP32, ON_CPU, GpuOptions, choose_backend
+from ..backend.cuda.plan_trials import read_choices
 from ..backend.tensor import FLOAT32
 from ..data.bad_records import FAIL
 from ..errors import DataError, SolverError
@@ -65,6 +66,7 @@ class RunOptions:
     math: str = FP32
     precision: str = FLOAT32
     jpeg: str = ON_CPU
+    time_plans: bool = False
     cuda_graph: bool | None = None  # where it can be
     level: int = 0
     stage: str = ""
@@ -122,7 +124,7 @@ def plan_run(asked: RunOptions, param: SolverParameter, ranks: Communicator) -> 
         snapshot = ranks.broadcast(_newest(param.snapshot_prefix) if ranks.rank == 0 else None)
     recorded = recorded_run(snapshot) if snapshot else {}
     options = rank_options(
-        ranks, _seed(param, recorded), lambda threads: _backend(asked, param, threads),
+        ranks, _seed(param, recorded), lambda threads: _backend(asked, param, threads, ranks),
         asked.leaves or recorded.get("leaves"), asked.threads,
     )  # fmt: skip
     options = replace(
@@ -242,13 +244,20 @@ def _newest(prefix: str) -> str | None:
     return found.path
 
 
-def _backend(asked: RunOptions, param: SolverParameter, threads: int) -> Backend:
+def _backend(
+    asked: RunOptions, param: SolverParameter, threads: int, ranks: Communicator
+) -> Backend:
     gpu, level = asked.gpu, logging.WARNING
     if gpu is None and param.solver_mode == schema.SolverParameter.GPU:
         gpu = "auto"
         # Caffe's default is the GPU, so only who wrote it has a right to be surprised.
         level = logging.WARNING if param.HasField("solver_mode") else logging.INFO
-    options = GpuOptions(asked.cudnn, asked.math, asked.precision, asked.jpeg)
+    timed = None
+    if asked.time_plans and ranks.size > 1:  # all of them take what one knows
+        timed = ranks.broadcast(read_choices() if ranks.rank == 0 else None)
+    options = GpuOptions(
+        asked.cudnn, asked.math, asked.precision, asked.jpeg, asked.time_plans, timed
+    )  # fmt: skip
     backend = choose_backend(gpu, threads, level, options, param.device_id)
     log.info("Use %s.", "CPU" if backend.name != "cuda" else backend.describe())
     return backend

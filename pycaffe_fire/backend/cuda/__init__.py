@@ -48,7 +48,7 @@ from .channels import arrivals
 from .channelwise import PReLU, ScaleShift
 from .concat import Concat
 from .convolution import Convolution
-from .cudnn import Engines, Refused
+from .cudnn import Choose, Engines, Planner, Refused, first_allowed
 from .cudnn_convolution import CudnnConvolution
 from .device import open_device, probe
 from .dropout import Dropout
@@ -61,6 +61,7 @@ from .later import Later, Scalar
 from .launch import KINDS, Kernels, kernel_names, kind_of, words
 from .loss_scale import DynamicScale
 from .lrn import LRN
+from .plan_trials import Trials
 from .pooling import Pooling
 from .softmax_loss import SoftmaxLoss
 from .staging import Staging
@@ -94,11 +95,12 @@ class CudaBackend(NumPyBackend):
 
     def __init__(
         self, device: int = 0, cudnn: bool | None = None, tf32: bool = False,
-        precision: str = FLOAT32, jpeg: bool = False,
+        precision: str = FLOAT32, jpeg: bool = False, time_plans: bool = False,
+        timed: str | None = None,
     ) -> None:  # fmt: skip
         """`cudnn`: use it, do not, or (None) use it where it loads; `tf32`: let tensor cores
         multiply float32 numbers, rounded to 11 bits; `precision`: one of `kinds`; `jpeg`: decode
-        images here."""
+        images here; `time_plans`, `timed`: see plan_trials."""
         super().__init__(1)
         self.device, self.precision = device, precision
         self.xp = open_device(device)
@@ -108,7 +110,8 @@ class CudaBackend(NumPyBackend):
         self.uploads = Uploads(self.xp, self.compute)
         self._staging = Staging(self.xp, self.compute, self.host_buffer)
         self.kernels, self.blas = Kernels(self.xp), Blas(self.xp, tf32)
-        self._engines = Engines(self.compute, cudnn, tf32)
+        self._time_plans, self._timed = time_plans, timed
+        self._engines = Engines(self.compute, cudnn, tf32, self._chooser)
         self._reserved = 0
         self._kept: weakref.WeakSet[Kept] = weakref.WeakSet()
         self._weight_copies: weakref.WeakValueDictionary[tuple[int, int], WeightCopies] = (
@@ -133,10 +136,20 @@ class CudaBackend(NumPyBackend):
         properties = self.xp.cuda.runtime.getDeviceProperties(self.device)
         cudnn = self._engines.chosen
         engine = f", cuDNN {cudnn.version}" if cudnn is not None else ""
+        if cudnn is not None and self._time_plans:
+            engine += " with timed plans"
         blobs = f", blobs in {self.precision}" if self.precision != FLOAT32 else ""
         if self._jpegs is not None:
             blobs += f", JPEG by nvImageCodec {self._jpegs.version} (not the CPU's pixels)"
         return f"cuda, device {self.device}: {_text(properties['name'])}{engine}{blobs}"
+
+    def _chooser(self, planner: Planner) -> Choose:
+        """Who chooses among cuDNN's plans."""
+        if not self._time_plans:
+            return first_allowed
+        name = _text(self.xp.cuda.runtime.getDeviceProperties(self.device)["name"])
+        about = f"{name}, cuDNN {planner.version}, {'tf32' if planner.tf32 else 'fp32'}"
+        return Trials(self.xp, self.compute, about, self._timed).choose
 
     def activate(self) -> None:
         self.use_device()

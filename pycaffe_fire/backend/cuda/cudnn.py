@@ -2,8 +2,8 @@
 
 A plan is what cuDNN's heuristics recommend first among those that are allowed: always the same
 bits, products of float32 numbers without tensor cores unless TF32 is wanted, and not more than
-WORKSPACE bytes of memory besides. Plans are not timed against each other: the choice would depend
-on noise, and with it the bits, which on several ranks must be the same everywhere.
+WORKSPACE bytes of memory besides. Only on request are plans timed against each other (plan_trials):
+the choice depends on noise, and with it the bits.
 
 Plans can be made for a device that is not there, from its description (tools/gpu_plans.py): so the
 tests ask the real library about every convolution of the nets in models/. None has run yet.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
@@ -69,6 +69,26 @@ class Product:
         return self.bias or self.relu is not None
 
     @property
+    def elements(self) -> dict[int, int]:
+        """How many numbers the memory of each tensor has."""
+        shapes = self.shapes
+        if not self.bias:
+            del shapes[BIAS]
+        return {
+            n: 1 + sum((d - 1) * s for d, s in zip(shape, self.strides(n), strict=True))
+            for n, shape in shapes.items()
+        }
+
+    @property
+    def shapes(self) -> dict[int, tuple[int, ...]]:
+        bias = (1, self.maps[1], *(1 for _ in self.maps[2:]))
+        return {IMAGES: self.images, WEIGHTS: self.weights, MAPS: self.maps, BIAS: bias}
+
+    def strides(self, tensor: int) -> list[int]:
+        pitch = self.pitch if tensor == MAPS else 0
+        return _strides(self.shapes[tensor], self.last, pitch)
+
+    @property
     def flops(self) -> int:
         """Multiplications and additions."""
         return 2 * prod(self.maps) * prod(self.weights[1:])
@@ -102,14 +122,22 @@ class CudnnPlan:
     graph: Any
     name: str  # of the engine, and its settings
     workspace: int  # bytes
+    handle: Any
 
     @property
     def engine(self) -> str:
         return self.name.partition("_")[0]
 
-    def run(self, handle: Any, tensors: dict[int, int], workspace: int) -> None:
+    def run(self, tensors: dict[int, int], workspace: int) -> None:
         """Addresses of its tensors, by number, and of its workspace."""
-        self.graph.execute(tensors, workspace or None, handle)
+        self.graph.execute(tensors, workspace or None, self.handle)
+
+
+Choose = Callable[[Product, Iterator[CudnnPlan]], "CudnnPlan | None"]
+
+
+def first_allowed(_: Product, allowed: Iterator[CudnnPlan]) -> CudnnPlan | None:
+    return next(allowed, None)
 
 
 class Planner:
@@ -118,8 +146,9 @@ class Planner:
 
     def __init__(self, cudnn: Any, tf32: bool = False, handle: Any = None, properties: Any = None):
         self.cudnn, self.handle = cudnn, handle
-        self._tf32 = tf32
+        self.tf32 = tf32
         self._device = {"handle": handle} if handle else {"device_property": properties}
+        self.choose: Choose = first_allowed
         self._plans: dict[Product, CudnnPlan | None] = {}
         self._notes: dict[tuple[Any, ...], tuple[str, ...]] = {}
 
@@ -135,13 +164,13 @@ class Planner:
         return str(self.cudnn.backend_version_string())
 
     def plan(self, product: Product) -> CudnnPlan:
-        """The first plan that is allowed; raises Refused where there is none.
+        """A plan that is allowed; raises Refused where there is none.
 
         What is fused must be worth it: an engine of last resort, which is always there, is slower
         than a good one and another pass.
         """
         if product not in self._plans:
-            self._plans[product] = self._first(product, self._modes(product))
+            self._plans[product] = self.choose(product, self._allowed(product))
         found = self._plans[product]
         if found is None:
             raise Refused(f"cuDNN has no {product.direction} for {product}")
@@ -184,27 +213,34 @@ class Planner:
             return None
         return graph
 
-    def _first(self, product: Product, modes: Sequence[Any]) -> CudnnPlan | None:
-        refused = self.cudnn.cudnnGraphNotSupportedError
-        graph = self._candidates(product, modes)
-        if graph is None:
-            return None
-        graph.deselect_numeric_notes(self.barred(product.kind))
-        graph.deselect_workspace_greater_than(WORKSPACE)
-        for index in range(graph.get_execution_plan_count()):
+    def _allowed(self, product: Product) -> Iterator[CudnnPlan]:
+        """Plans as cuDNN ranks them, each with a graph of its own."""
+        start = 0
+        while (graph := self._candidates(product, self._modes(product))) is not None:
+            graph.deselect_numeric_notes(self.barred(product.kind))
+            graph.deselect_workspace_greater_than(WORKSPACE)
+            index = self._build_from(graph, start)
+            if index is None:
+                return
+            name, start = str(graph.get_plan_name_at_index(index)), index + 1
+            size = int(graph.get_workspace_size_plan_at_index(index))
+            yield CudnnPlan(product, graph, name, size, self.handle)
+
+    def _build_from(self, graph: Any, start: int) -> int | None:
+        """Build the first plan from this one on that can be; returns its number."""
+        for index in range(start, graph.get_execution_plan_count()):
             try:
                 graph.build_plan_at_index(index)
-            except refused:  # also those that were deselected
+            except self.cudnn.cudnnGraphNotSupportedError:  # also those that were deselected
                 continue
-            size = int(graph.get_workspace_size_plan_at_index(index))
-            return CudnnPlan(product, graph, str(graph.get_plan_name_at_index(index)), size)
+            return index
         return None
 
     def barred(self, kind: str) -> list[Any]:
         """Notes of engines that are not to be used."""
         notes = self.cudnn.numerical_note
         barred = [notes.NONDETERMINISTIC, notes.REDUCED_PRECISION_REDUCTION]
-        if kind == FLOAT32 and not self._tf32:
+        if kind == FLOAT32 and not self.tf32:
             barred += [notes.TENSOR_CORE, notes.DOWN_CONVERT_INPUTS]
         return barred
 
@@ -216,14 +252,10 @@ class Planner:
             io_data_type=kind, intermediate_data_type=types.FLOAT, compute_data_type=types.FLOAT,
             **self._device,
         )  # fmt: skip
-        shapes = {IMAGES: product.images, WEIGHTS: product.weights, MAPS: product.maps}
-        shapes[BIAS] = (1, product.maps[1], *(1 for _ in product.maps[2:]))
-
-        def strides(uid: int) -> list[int]:
-            return _strides(shapes[uid], product.last, product.pitch if uid == MAPS else 0)
+        shapes = product.shapes
 
         def tensor(uid: int) -> Any:
-            dim, stride = list(shapes[uid]), strides(uid)
+            dim, stride = list(shapes[uid]), product.strides(uid)
             return graph.tensor(dim=dim, stride=stride, data_type=kind, uid=uid)
 
         pad, window = list(product.window.pad), product.window
@@ -244,7 +276,7 @@ class Planner:
         if product.relu is not None:
             out = graph.relu(input=out, negative_slope=product.relu or None)
         out.set_output(True).set_uid(uid).set_data_type(kind)
-        out.set_dim(list(shapes[uid])).set_stride(strides(uid))
+        out.set_dim(list(shapes[uid])).set_stride(product.strides(uid))
         return graph
 
 
@@ -270,9 +302,12 @@ def _strides(shape: Sequence[int], last: bool, pitch: int) -> list[int]:
 class Engines:
     """What plans convolutions now: `chosen` is cuDNN, or None for our kernels."""
 
-    def __init__(self, stream: Any, wanted: bool | None, tf32: bool) -> None:
+    def __init__(
+        self, stream: Any, wanted: bool | None, tf32: bool,
+        chooser: Callable[[Planner], Choose] = lambda _: first_allowed,
+    ) -> None:  # fmt: skip
         """`wanted`: cuDNN everywhere, nowhere but where a layer asks, or where it loads."""
-        self._stream, self._tf32 = stream, tf32
+        self._stream, self._tf32, self._chooser = stream, tf32, chooser
         self._planner: Planner | None = None
         self._tried = False
         if wanted:
@@ -307,7 +342,9 @@ class Engines:
         self._tried = True
         cudnn = load()
         try:
-            return Planner.on_stream(cudnn, self._stream, self._tf32)
+            planner = Planner.on_stream(cudnn, self._stream, self._tf32)
+            planner.choose = self._chooser(planner)
+            return planner
         except Exception as error:
             reason = f"cuDNN does not start ({error}); --no-cudnn does without it"
             raise BackendError(reason) from error

@@ -147,7 +147,7 @@ class CudnnConvolution(Convolution):
             workspace = self.backend.scratch(_words(plan))
         addresses = {uid: int(array.data.ptr) for uid, array in tensors.items()}
         at = int(workspace.data.ptr) if workspace is not None else 0
-        plan.run(self._planner.handle, addresses, at)
+        plan.run(addresses, at)
 
 
 def _words(plan: CudnnPlan) -> int:
