@@ -16,6 +16,7 @@ from pycaffe_fire.backend.base import Window
 from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.backend.choice import GpuOptions, choose_backend
 from pycaffe_fire.backend.cuda import CudaBackend, cudnn
+from pycaffe_fire.backend.cuda.device import Found
 from pycaffe_fire.backend.cuda.plan_trials import Trials, choices_file, read_choices
 from pycaffe_fire.errors import BackendError
 from pycaffe_fire.parallel.communicator import SerialCommunicator
@@ -130,6 +131,7 @@ def test_timing_runs_every_plan_and_changes_nothing(library: FakeCudnn) -> None:
 def test_a_cpu_has_no_plans_to_time(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BackendError, match="--time-plans needs a GPU: say which"):
         choose_backend(None, options=GpuOptions(time_plans=True))
-    if choice.count().devices == 0:
-        with pytest.raises(BackendError, match="--time-plans needs a GPU: "):
-            choose_backend("auto", options=GpuOptions(time_plans=True))
+    missing = Found(None, 0, "there is none")
+    monkeypatch.setattr(choice, "probe", lambda device: missing)
+    with pytest.raises(BackendError, match="--time-plans needs a GPU: there is none"):
+        choose_backend("auto", options=GpuOptions(time_plans=True))
