@@ -54,6 +54,22 @@ class Layout:
         return hash(self.shape)
 
 
+class ChannelsLast(Layout):
+    """(N, C, ...) stored as (N, ..., C)."""
+
+    is_plain = False
+
+    @property
+    def grid(self) -> tuple[int, int, int, int]:
+        return (self.shape[0], 1, prod(self.shape[2:]), self.shape[1])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ChannelsLast) and self.shape == other.shape
+
+    def __hash__(self) -> int:
+        return hash(("channels last", self.shape))
+
+
 class Tensor:
     """Storage in some layout, with a plain array on demand; `kind` says how elements are stored.
 

@@ -15,9 +15,9 @@ pytest.importorskip("numba")
 
 from pycaffe_fire.backend.blas import BlasBackend  # noqa: E402
 from pycaffe_fire.backend.blas.convolution import Depthwise, Patches, Pointwise  # noqa: E402
-from pycaffe_fire.backend.blas.layouts import ChannelsLast  # noqa: E402
 from pycaffe_fire.backend.blas.products import single_threaded_products  # noqa: E402
 from pycaffe_fire.backend.blas.winograd import Winograd  # noqa: E402
+from pycaffe_fire.backend.tensor import ChannelsLast  # noqa: E402
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

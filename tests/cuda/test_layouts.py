@@ -12,9 +12,10 @@ import pytest
 import pycaffe_fire as caffe
 from pycaffe_fire import Net, schema
 from pycaffe_fire.backend.cuda import CudaBackend, cudnn
-from pycaffe_fire.backend.cuda.layouts import ChannelsLast, Rows, rearrange
+from pycaffe_fire.backend.cuda.layouts import Rows, rearrange
 from pycaffe_fire.backend.cuda.tensor import own
 from pycaffe_fire.backend.numpy import NumPyBackend
+from pycaffe_fire.backend.tensor import ChannelsLast
 from tests.backend import test_backends_agree as agree
 from tests.backend.op_cases import POOLS, Planner, Pool, blob
 from tests.cuda.cuda_nets import SOLVER, inception, solver_of, train

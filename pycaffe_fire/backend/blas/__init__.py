@@ -4,9 +4,8 @@ compiled kernels between the products."""  # fmt: skip
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cached_property
 from math import prod
 
@@ -18,11 +17,11 @@ from ..compiled import use_threads
 from ..kernel_ops import KernelBackend
 from ..numpy.batch_norm import BatchNorm
 from ..numpy.weighted_sum import WeightedSum
-from ..tensor import Array, Tensor
+from ..tensor import Array, ChannelsLast, Tensor
 from .convolution import Convolution, Depthwise, Patches, Pointwise
 from .elementwise import LRN, Concat, ReLU, RowsBatchNorm, RowsWeightedSum, Sum
 from .inner_product import InnerProduct
-from .layouts import ChannelsLast, rows_of, turned
+from .layouts import rows_of, turned
 from .pooling import AveragePooling, MaxPooling
 from .products import single_threaded_products
 from .winograd import Winograd
@@ -35,7 +34,6 @@ class BlasBackend(KernelBackend):
 
     def __init__(self, threads: int = 1) -> None:
         super().__init__(threads)
-        self._direct = False  # while plans are made whose sums are to be taken as they stand
         self._own = threading.local()
 
     @cached_property
@@ -79,15 +77,6 @@ class BlasBackend(KernelBackend):
 
     def from_plain(self, tensor: Tensor, source: Array) -> None:
         rows_of(tensor).reshape(tensor.shape[0], -1, tensor.shape[1])[...] = turned(source)
-
-    @contextmanager
-    def engine(self, name: str) -> Iterator[None]:
-        """Caffe's own engine sums products as they stand, without Winograd's method."""
-        self._direct = name == "CAFFE"
-        try:
-            yield
-        finally:
-            self._direct = False
 
     def convolution(
         self, x: Blob, w: Blob, b: Blob | None, y: Blob, window: Window, groups: int,

@@ -13,8 +13,8 @@ from ..base import WeightedPlan, Window
 from ..blob import Blob
 from ..kernels import rows as kernels
 from ..numpy.shifts import shifts
-from ..tensor import Array
-from .layouts import ChannelsLast, images, read, some, writing
+from ..tensor import Array, ChannelsLast
+from .layouts import images, read, some, writing
 from .products import single_threaded_products
 
 if TYPE_CHECKING:

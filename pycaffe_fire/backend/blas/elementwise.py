@@ -14,8 +14,8 @@ from ..kernels.update import add_into
 from ..numpy.add import Sum as PlainSum
 from ..numpy.batch_norm import BatchNorm
 from ..numpy.weighted_sum import WeightedSum
-from ..tensor import NATIVE, Array, Tensor
-from .layouts import ChannelsLast, read, writing
+from ..tensor import NATIVE, Array, ChannelsLast, Tensor
+from .layouts import read, writing
 
 if TYPE_CHECKING:
     from . import BlasBackend

@@ -9,23 +9,7 @@ from math import prod
 import numpy as np
 
 from ..blob import Blob
-from ..tensor import NATIVE, Array, Layout, Tensor
-
-
-class ChannelsLast(Layout):
-    """N, S..., C in memory."""
-
-    is_plain = False
-
-    @property
-    def grid(self) -> tuple[int, int, int, int]:
-        return (self.shape[0], 1, prod(self.shape[2:]), self.shape[1])
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ChannelsLast) and self.shape == other.shape
-
-    def __hash__(self) -> int:
-        return hash(("channels last", self.shape))
+from ..tensor import NATIVE, Array, ChannelsLast, Tensor
 
 
 def turned(plain: Array) -> Array:

@@ -12,8 +12,9 @@ from ..blob import Blob
 from ..kernels.pooling import max_backward
 from ..kernels.rows import max_forward
 from ..numpy.shifts import shifts
+from ..tensor import ChannelsLast
 from ..windows import divisors
-from .layouts import ChannelsLast, images, read, some, writing
+from .layouts import images, read, some, writing
 
 if TYPE_CHECKING:
     from . import BlasBackend

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..base import JoinPlan
 from ..blob import Blob
-from ..tensor import Tensor
-from .layouts import ChannelsLast
+from ..tensor import ChannelsLast, Tensor
 from .tensor import CudaTensor, own
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..base import WeightedPlan, Window
 from ..blob import Blob
-from ..tensor import Array, Tensor
+from ..tensor import Array, ChannelsLast, Tensor
 from .blas import Matrix
 from .channels import Channels
 from .geometry import AXES, geometry, pointwise
 from .launch import kind_of
-from .layouts import ChannelsLast, Rows
+from .layouts import Rows
 from .tensor import accumulator, can_move, optional, own, source
 
 if TYPE_CHECKING:

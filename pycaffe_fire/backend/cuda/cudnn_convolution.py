@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..base import Window
 from ..blob import Blob
-from ..tensor import FLOAT32, Array
+from ..tensor import FLOAT32, Array, ChannelsLast
 from .convolution import Convolution
 from .cudnn import (
     BIAS,
@@ -26,7 +26,7 @@ from .cudnn import (
 )
 from .cudnn import fused as with_fused
 from .launch import KINDS, kind_of, words
-from .layouts import ChannelsLast, Rows
+from .layouts import Rows
 from .tensor import cannot_move, own, source
 
 if TYPE_CHECKING:

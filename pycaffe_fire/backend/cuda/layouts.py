@@ -7,26 +7,10 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
-from ..tensor import FLOAT32, Array, Layout
+from ..tensor import FLOAT32, Array
 from .launch import Kernels, kind_of
 
 TILE = 32  # rows and columns that a block of `turn` takes (kernels/rearrange.cu)
-
-
-class ChannelsLast(Layout):
-    """(N, C, ...) stored as (N, ..., C)."""
-
-    is_plain = False
-
-    @property
-    def grid(self) -> tuple[int, int, int, int]:
-        return (self.shape[0], 1, prod(self.shape[2:]), self.shape[1])
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ChannelsLast) and self.shape == other.shape
-
-    def __hash__(self) -> int:
-        return hash((self.shape, "last"))
 
 
 class Rows(NamedTuple):

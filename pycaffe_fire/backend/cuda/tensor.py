@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..blob import Blob, BlobView
-from ..tensor import FLOAT32, NATIVE, PLAIN, ZERO, Array, Layout, Tensor
+from ..tensor import FLOAT32, NATIVE, PLAIN, ZERO, Array, ChannelsLast, Layout, Tensor
 from .kept import Kept
 from .launch import KINDS, words
-from .layouts import ChannelsLast, Order, Rows, rearrange, shared_width
+from .layouts import Order, Rows, rearrange, shared_width
 
 if TYPE_CHECKING:
     from . import CudaBackend

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from ..base import ChannelPlan, Formula, MaskedPlan, Plan, Segment, SegmentDots, UpdateStep
 from ..blob import Blob
@@ -19,6 +20,19 @@ from .update import Dots, Update
 
 class KernelBackend(NumPyBackend):
     """Ops on any layout of the family N [C/b] S [b]; NumPy's where there is no numba."""
+
+    def __init__(self, threads: int = 1) -> None:
+        super().__init__(threads)
+        self._direct = False  # while plans are made whose sums are to be taken as they stand
+
+    @contextmanager
+    def engine(self, name: str) -> Iterator[None]:
+        """Caffe's own engine sums products as they stand, without Winograd's method."""
+        self._direct = name == "CAFFE"
+        try:
+            yield
+        finally:
+            self._direct = False
 
     def lrn(
         self, x: Blob, y: Blob, size: int, alpha: float, beta: float, k: float, across: bool

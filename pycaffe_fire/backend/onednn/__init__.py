@@ -54,7 +54,6 @@ class OneDNNBackend(KernelBackend):
         self.operand_kind = BF16 if in_16_bits and self.library.multiplies_bf16 else F32
         self.rounds_operands = in_16_bits and self.operand_kind == F32
         self.workspace = Workspace(self)
-        self._direct = False  # while plans are made whose sums are to be taken as they stand
         self._per_sample = False  # while plans are made that must not depend on the batch
 
     @property
@@ -127,15 +126,6 @@ class OneDNNBackend(KernelBackend):
         program.run()
 
     # Ops.
-
-    @contextmanager
-    def engine(self, name: str) -> Iterator[None]:
-        """Caffe's own engine sums products as they stand, without Winograd's method."""
-        self._direct = name == "CAFFE"
-        try:
-            yield
-        finally:
-            self._direct = False
 
     @contextmanager
     def per_sample(self, wanted: bool) -> Iterator[None]:
