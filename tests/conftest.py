@@ -17,6 +17,7 @@ import pytest
 import pycaffe_fire as caffe
 from pycaffe_fire.errors import BackendError
 from pycaffe_fire.pycaffe import settings
+from tests import random_numbers
 from tests.backend.op_cases import blas, onednn
 from tests.cuda.cuda_emulator import Compiler, Module, compiler_missing
 
@@ -42,8 +43,10 @@ STAND_IN_ONLY = (
 
 @pytest.fixture(autouse=True)
 def own_seed(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Nets that a test makes without a seed draw the same numbers in every run of that test."""
-    caffe.set_random_seed(zlib.crc32(request.node.nodeid.encode()) >> 1)
+    """A test, and nets that it makes without a seed, draw the same numbers in every run of it."""
+    seed = zlib.crc32(request.node.nodeid.encode()) >> 1
+    caffe.set_random_seed(seed)
+    random_numbers.start_again(seed)
     yield
     settings._settings.seed = None
 

@@ -11,8 +11,8 @@ import pytest
 from pycaffe_fire.backend.base import Backend, Window
 from pycaffe_fire.backend.blob import Blob, BlobView
 from pycaffe_fire.errors import BackendError
+from tests.random_numbers import RNG
 
-RNG = np.random.default_rng(3)
 Array = np.ndarray[Any, Any]
 
 

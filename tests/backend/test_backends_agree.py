@@ -17,7 +17,6 @@ from pycaffe_fire.backend.numpy import NumPyBackend
 from tests.backend.op_cases import (
     CONVS,
     POOLS,
-    RNG,
     Array,
     Conv,
     Planner,
@@ -27,6 +26,7 @@ from tests.backend.op_cases import (
     onednn,
     window,
 )
+from tests.random_numbers import RNG
 
 # Channel counts around the blocks of 8 and 16 that vector kernels like, and beyond them.
 CONVS = {

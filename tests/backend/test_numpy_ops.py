@@ -14,7 +14,8 @@ from pycaffe_fire.backend.base import Draw, Window
 from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.errors import BackendError
-from tests.backend.op_cases import CONVS, POOLS, RNG, Array, Conv, Pool, blob, distinct, window
+from tests.backend.op_cases import CONVS, POOLS, Array, Conv, Pool, blob, distinct, window
+from tests.random_numbers import RNG
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from pycaffe_fire.backend.kernels.winograd import PRODUCTS, TILES, matrices
 from pycaffe_fire.backend.onednn import winograd as plans
 from pycaffe_fire.backend.tensor import aligned
 from tests.backend.op_cases import Array, Conv, blob, window
+from tests.random_numbers import RNG
 
 pytest.importorskip("numba")
 onednn = pytest.importorskip("pycaffe_fire.backend.onednn")
-RNG = np.random.default_rng(11)
 
 
 def normal(*shape: int) -> Array:

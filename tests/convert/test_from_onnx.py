@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.random_numbers import RNG
+
 pytest.importorskip("onnx", reason="conversions from ONNX need the extra `convert`")
 pytest.importorskip("onnxruntime", reason="conversions from ONNX need the extra `convert`")
 
@@ -26,8 +28,6 @@ from pycaffe_fire.errors import ConvertError
 from tests.convert.nets import model_of
 from tests.convert.test_to_onnx import NET, SSD
 from tests.layers.case import Array
-
-RNG = np.random.default_rng(5)
 
 
 def integers(values: list[int]) -> Array:

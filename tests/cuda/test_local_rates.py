@@ -10,9 +10,9 @@ import pytest
 
 from pycaffe_fire.backend.base import Segment
 from pycaffe_fire.backend.numpy import NumPyBackend
-from tests.backend.op_cases import RNG
 from tests.cuda.cuda_emulator import Module
 from tests.cuda.cuda_nets import inception, solver_of, train
+from tests.random_numbers import RNG
 
 SEGMENTS = [
     Segment(0, 2 * 4096 + 5, 1.0, 1.0),

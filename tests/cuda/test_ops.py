@@ -11,7 +11,7 @@ import pytest
 from pycaffe_fire.backend.base import Draw
 from pycaffe_fire.backend.cuda.launch import KINDS
 from pycaffe_fire.backend.numpy import NumPyBackend
-from tests.backend.op_cases import RNG
+from tests.random_numbers import RNG
 
 
 @pytest.mark.parametrize(

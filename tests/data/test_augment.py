@@ -14,10 +14,10 @@ from pycaffe_fire.data.augment import Augmenter, Dice
 from pycaffe_fire.data.resize import NEAREST, resize
 from pycaffe_fire.data.transformer import Transformer
 from pycaffe_fire.errors import DataError
+from tests.random_numbers import RNG
 
-RNG = np.random.default_rng(3)
 KEY = random.key(4, "augment")
-IMAGE = RNG.integers(0, 256, (3, 40, 60), dtype=np.uint8)
+IMAGE = np.random.default_rng(3).integers(0, 256, (3, 40, 60), dtype=np.uint8)
 
 
 def param(text: str) -> Any:

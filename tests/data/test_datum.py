@@ -13,8 +13,7 @@ from pycaffe_fire import schema
 from pycaffe_fire.data.datum import datum_image, encode_datum, parse_datum
 from pycaffe_fire.data.image import decode_image
 from pycaffe_fire.errors import DataError
-
-RNG = np.random.default_rng(1)
+from tests.random_numbers import RNG
 
 
 @pytest.mark.parametrize("label", [0, 7, 300, 2**31 - 1, -5])

@@ -21,8 +21,7 @@ from pycaffe_fire.data.image import (
 )
 from pycaffe_fire.data.resize import resize
 from pycaffe_fire.errors import DataError
-
-RNG = np.random.default_rng(11)
+from tests.random_numbers import RNG
 
 
 def photo(height: int = 24, width: int = 40) -> Any:

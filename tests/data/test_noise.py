@@ -13,9 +13,10 @@ from pycaffe_fire.data.augment import Dice
 from pycaffe_fire.data.noise import add_noise, check_noise
 from pycaffe_fire.errors import DataError
 
-RNG = np.random.default_rng(4)
 SLOPE = np.stack(np.broadcast_arrays(np.arange(83) * 2, np.arange(61)[:, None] * 3, 90))
-IMAGE = np.clip(SLOPE + RNG.integers(-40, 40, (3, 61, 83)), 0, 255).astype(np.uint8)
+IMAGE = np.clip(SLOPE + np.random.default_rng(4).integers(-40, 40, (3, 61, 83)), 0, 255).astype(
+    np.uint8
+)
 
 
 def noisy(text: str, image: Any = IMAGE, sample: int = 0) -> Any:

@@ -10,8 +10,7 @@ import pytest
 from pycaffe_fire import schema
 from pycaffe_fire.data.objects import NO_OBJECTS, mirrored, through_window
 from pycaffe_fire.data.resize_param import padded_window
-
-RNG = np.random.default_rng(8)
+from tests.random_numbers import RNG
 
 
 def objects(count: int) -> Any:

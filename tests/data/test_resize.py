@@ -9,8 +9,8 @@ import pytest
 
 from pycaffe_fire.data.resize import AREA, CUBIC, LANCZOS, LINEAR, NEAREST, resize
 from pycaffe_fire.errors import DataError
+from tests.random_numbers import RNG
 
-RNG = np.random.default_rng(7)
 SIZES = [
     (9, 7, 23, 17),
     (40, 50, 32, 32),

@@ -12,8 +12,8 @@ from pycaffe_fire import schema
 from pycaffe_fire.backend import random
 from pycaffe_fire.data.transformer import Transformer
 from pycaffe_fire.errors import DataError
+from tests.random_numbers import RNG
 
-RNG = np.random.default_rng(2)
 KEY = random.key(5, "data")
 
 

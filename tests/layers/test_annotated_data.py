@@ -18,7 +18,6 @@ from pycaffe_fire.data.writer import DatabaseWriter
 from pycaffe_fire.errors import DataError, LayerError
 from pycaffe_fire.layers import Context
 
-RNG = np.random.default_rng(6)
 COUNT = 12
 
 

@@ -106,7 +106,7 @@ PARAM_FIELD = r"self\.param\.(\w+_param)"
 SHARED_FIELDS = {"transform_param", "loss_param"}
 
 
-@pytest.mark.parametrize("type_name", LAYERS)
+@pytest.mark.parametrize("type_name", list(LAYERS))
 def test_every_type_describes_itself(type_name: str) -> None:
     assert undescribed(type_name) == []
 

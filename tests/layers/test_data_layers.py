@@ -19,9 +19,9 @@ from pycaffe_fire.data.resize import resize
 from pycaffe_fire.data.windows import Window, cut_window
 from pycaffe_fire.errors import DataError, LayerError, NetError
 from pycaffe_fire.layers import Context
+from tests.random_numbers import RNG
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
-RNG = np.random.default_rng(5)
 
 
 def make_net(text: str, phase: int = caffe.TEST, **context: Any) -> Any:

@@ -12,8 +12,7 @@ from pycaffe_fire import schema
 
 Array = np.ndarray[Any, Any]
 
-RNG = np.random.default_rng(11)
-IMAGES = RNG.normal(size=(4, 3, 8, 8)).astype(np.float32)
+IMAGES = np.random.default_rng(11).normal(size=(4, 3, 8, 8)).astype(np.float32)
 LABELS = np.array([0, 3, 1, 4], np.float32)
 
 

@@ -8,7 +8,6 @@ import pytest
 import pycaffe_fire as caffe
 from pycaffe_fire.errors import LayerError
 from tests.net.net_cases import (
-    RNG,
     agree,
     conv,
     gradients,
@@ -19,6 +18,7 @@ from tests.net.net_cases import (
     relu,
     softmax_loss,
 )
+from tests.random_numbers import RNG
 
 
 def pyramid(batch: int, size: int) -> str:

@@ -10,8 +10,8 @@ import pytest
 
 from pycaffe_fire.errors import SolverError
 from pycaffe_fire.parallel.tree import Node, PartialSums, check_leaves, merges, places, runs
+from tests.random_numbers import RNG
 
-RNG = np.random.default_rng(2)
 Array = np.ndarray[Any, Any]
 
 

@@ -12,9 +12,9 @@ import pytest
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
 from tests.pycaffe.cases import DEPLOY, TRAIN, deploy
+from tests.random_numbers import RNG
 
-RNG = np.random.RandomState(0)
-IMAGES = RNG.rand(10, 2, 6, 6).astype(np.float32)
+IMAGES = np.random.RandomState(0).rand(10, 2, 6, 6).astype(np.float32)
 
 STAGED = """
 layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 2 } } }
@@ -187,7 +187,7 @@ def test_forward_backward_all() -> None:
     net = caffe.Net(
         schema.parse_text("force_backward: true" + DEPLOY, schema.NetParameter()), caffe.TEST
     )
-    seeds = RNG.rand(10, 3).astype(np.float32)
+    seeds = RNG.random((10, 3)).astype(np.float32)
     outs, diffs = net.forward_backward_all(blobs=["ip"], diffs=["conv"], data=IMAGES, prob=seeds)
     assert outs["ip"].shape == (10, 3) and diffs["conv"].shape == (10, 8, 4, 4)
     assert diffs["data"].shape == IMAGES.shape
@@ -247,7 +247,7 @@ def test_clear_param_diffs() -> None:
         schema.parse_text("force_backward: true" + DEPLOY, schema.NetParameter()), caffe.TRAIN
     )
     net.forward(data=IMAGES[:4])
-    net.backward(prob=RNG.rand(4, 3))
+    net.backward(prob=RNG.random((4, 3)))
     assert net.params["conv"][0].diff.any()
     net.clear_param_diffs()
     assert not net.params["conv"][0].diff.any()

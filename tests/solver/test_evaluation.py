@@ -16,9 +16,8 @@ from pycaffe_fire.errors import SolverError
 from pycaffe_fire.report.text import CaffeLog
 from pycaffe_fire.solver import Solver, SolverOptions
 from pycaffe_fire.solver.average_precision import VERSIONS, average_precision
+from tests.random_numbers import RNG
 from tests.solver.solver_cases import SGD, body, rows_layer, write_rows
-
-RNG = np.random.default_rng(2)
 
 
 def slow_precision(scores: Any, right: Any, objects: int, version: str) -> float:
