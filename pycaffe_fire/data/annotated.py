@@ -15,6 +15,7 @@ from ..errors import DataError
 from ..schema.proto import ResizeParameter
 from .annotation import Annotated, parse_annotated
 from .bad_records import FAIL
+from .cache import Cache
 from .datum import datum_image
 from .objects import BOX, Floats, Scene, mirrored, through_window
 from .order import Order
@@ -44,7 +45,7 @@ class AnnotatedSource(DatabaseSource):
         one_by_one: bool,
         boxes: bool | None = None,
         policy: str = FAIL,
-        cache: bool = False,
+        cache: Cache[bytes] | None = None,
     ) -> None:
         self._resize, self._one_by_one = resize, one_by_one
         self.boxes = True if boxes is None else boxes

@@ -12,19 +12,20 @@ from ..backend import host
 log = logging.getLogger("pycaffe_fire")
 T = TypeVar("T")
 
-SHARE = 0.5  # of the free memory; the rest is for the net, other ranks and the system
+SHARE = 0.5  # of the free memory; the rest is for the net and the system
 
 
 class Cache(Generic[T]):
     """Bytes or arrays by key. Once `limit` bytes are full the others are read again every time.
 
-    A limit is needed, because a data set may be larger than memory: half of what is free now.
+    A limit is needed, because a data set may be larger than memory: half of what is free now,
+    divided by the processes on this host that fill a cache of their own.
     """
 
-    def __init__(self, source: str, limit: int | None = None) -> None:
+    def __init__(self, source: str, limit: int | None = None, processes: int = 1) -> None:
         self._source = source
         free = host.free_bytes() if limit is None else None
-        self._limit = int(SHARE * free) if free is not None else limit
+        self._limit = int(SHARE * free / processes) if free is not None else limit
         self._kept: dict[Hashable, T] = {}
         self._size = 0
         self._full = False

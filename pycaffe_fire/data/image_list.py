@@ -63,7 +63,7 @@ def read_list(path: str | os.PathLike[str]) -> list[Entry]:
 class ImageListSource(ImageSource):
     """Images of a list; `size` maps their (height, width) to the one they are resized to.
 
-    With `cache`, resized images stay in memory once they were read.
+    With a cache, resized images stay in memory once they were read.
     """
 
     def __init__(
@@ -75,13 +75,13 @@ class ImageListSource(ImageSource):
         transformer: Transformer,
         order: Order,
         classes: int = 0,
-        cache: bool = False,
+        cache: Cache[NDArray[np.uint8]] | None = None,
         policy: str = FAIL,
     ) -> None:
         self._list = list_file
         self._entries = read_list(list_file)
         self._root, self._color, self._size = root, color, size
-        self._cache: Cache[NDArray[np.uint8]] | None = Cache(list_file) if cache else None
+        self._cache = cache
         if os.environ.get(FAST_JPEG):
             log.info("%s: large JPEGs are decoded at a fraction of their size", list_file)
         super().__init__(transformer, order, classes, policy)

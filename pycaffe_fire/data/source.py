@@ -213,7 +213,7 @@ class ImageSource(ABC):
 
 
 class DatabaseSource(ImageSource):
-    """The records of an LMDB or LevelDB; with `cache` they stay in memory once they were read."""
+    """The records of an LMDB or LevelDB; with a cache they stay in memory once they were read."""
 
     def __init__(
         self,
@@ -223,10 +223,10 @@ class DatabaseSource(ImageSource):
         order: Order,
         classes: int = 0,
         policy: str = FAIL,
-        cache: bool = False,
+        cache: Cache[bytes] | None = None,
     ) -> None:
         self._db = open_database(path, backend)
-        self._cache: Cache[bytes] | None = Cache(self._db.path) if cache else None
+        self._cache = cache
         self._raw_shape = (0, 0, 0)
         super().__init__(transformer, order, classes, policy)
 

@@ -109,6 +109,7 @@ class WindowSource:
         key: int,
         batch: int,
         policy: str = FAIL,
+        cache: Cache[bytes] | None = None,
     ) -> None:
         self._param, self._key, self._batch = param, key, batch
         self._crop = int(transform.crop_size)
@@ -121,7 +122,7 @@ class WindowSource:
             (),
         ]
         self.bad = BadRecords(policy)
-        self._cache: Cache[bytes] | None = Cache(param.source) if param.cache_images else None
+        self._cache = cache
 
     def __len__(self) -> int:
         return len(self._file.windows)

@@ -60,7 +60,7 @@ class AnnotatedData(Feed):
                 one_by_one=param.batch_size == 1,
                 boxes=True if own.HasField("anno_type") else None,
                 policy=self.context.bad_records,
-                cache=param.cache or param.precache,
+                cache=self.cache(param.source, param.cache or param.precache),
             )
         self.start(source, param.batch_size, max(1, param.prefetch), top)
         if len(top) > 1:

@@ -45,6 +45,7 @@ class Context:
     images: int = 1  # that the data layers feed in one leaf of a pass
     output_folder: str = ""  # where layers may write, besides the working directory
     collects: bool = False  # does a test collect what passes leave to be written (`findings`)?
+    host_ranks: int = 1  # of this run on this host, which share its memory
     lockstep: LeafSums | None = None  # where all leaves run at the same time
     feeds: LeafFeeds | None = None  # where the batch is cut into leaves
 

@@ -35,6 +35,7 @@ class Data(Feed):
         with self.naming():
             source = DatabaseSource(
                 param.source, kind, transformer, order, transform.num_labels,
-                cache=param.cache or param.precache, policy=self.context.bad_records,
+                cache=self.cache(param.source, param.cache or param.precache),
+                policy=self.context.bad_records,
             )  # fmt: skip
         self.start(source, param.batch_size, max(1, param.prefetch), top)

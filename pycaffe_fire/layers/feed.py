@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from ..backend import available_cores
 from ..backend.base import ImageTransform
 from ..backend.blob import Blob
 from ..backend.random import key
+from ..data.cache import Cache
 from ..data.loader import Loader, Source, filler
 from ..data.order import (
     Order,
@@ -50,6 +51,10 @@ class Feed(DataLayer):
             )
         except DataError as error:
             self.fail(str(error))
+
+    def cache(self, source: str, wanted: bool) -> Cache[Any] | None:
+        """Where records of the source stay in memory; ranks of one host share what is free."""
+        return Cache(source, processes=self.context.host_ranks) if wanted else None
 
     def order(self, rand_skip: int, shuffle: bool) -> Order:
         """The global order of samples: as the source has them, or a new one every epoch."""

@@ -43,6 +43,7 @@ class ImageData(Feed):
         with self.naming():
             source = ImageListSource(
                 param.source, param.root_folder, param.is_color, size, transformer, order,
-                classes, param.cache or param.precache, self.context.bad_records,
+                classes, self.cache(param.source, param.cache or param.precache),
+                self.context.bad_records,
             )  # fmt: skip
         self.start(source, param.batch_size, DEPTH, top)

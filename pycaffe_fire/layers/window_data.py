@@ -35,6 +35,7 @@ class WindowData(Feed):
         with self.naming():
             stream = key(self.context.seed, f"window {self.name}")
             source = WindowSource(
-                param, transform, stream, param.batch_size, self.context.bad_records
-            )
+                param, transform, stream, param.batch_size, self.context.bad_records,
+                self.cache(param.source, param.cache_images),
+            )  # fmt: skip
         self.start(source, param.batch_size, DEPTH, top)

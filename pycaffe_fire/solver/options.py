@@ -77,5 +77,5 @@ def net_context(options: SolverOptions, iter_size: int = 1) -> Context:
     return Context(
         options.seed, iter_size=iter_size, bad_records=options.bad_records,
         python_modules=options.python_modules,
-        output_folder=options.output_folder,
+        output_folder=options.output_folder, host_ranks=options.communicator.local_size,
     )  # fmt: skip

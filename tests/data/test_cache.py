@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from functools import partial
 from typing import Any
 
@@ -34,9 +35,12 @@ def test_values_are_read_once_until_the_cache_is_full(caplog: pytest.LogCaptureF
     assert "some.db: the cache is full with 2 records" in caplog.text
 
 
-def test_the_limit_is_half_of_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "free_bytes", lambda: 40)
-    cache: Cache[Any] = Cache("some.db")
+@pytest.mark.parametrize("processes", [1, 2, 4])
+def test_the_limit_is_half_of_the_free_memory(
+    monkeypatch: pytest.MonkeyPatch, processes: int
+) -> None:
+    monkeypatch.setattr(host, "free_bytes", lambda: 40 * processes)
+    cache: Cache[Any] = Cache("some.db", processes=processes)
     for key in range(5):
         cache.get(key, lambda: np.zeros(2, np.float32))
     assert len(cache) == 2
@@ -51,7 +55,7 @@ def test_a_database_is_read_once(
     real = Database.record
     monkeypatch.setattr(Database, "record", lambda db, i: reads.append(i) or real(db, i))
     batches = []
-    for cache in (False, True):
+    for cache in (None, Cache[bytes](os.fspath(path))):
         reads.clear()
         transformer = Transformer(transform_param(crop_size=crop, mirror=True), True, 5)
         source = DatabaseSource(path, "LMDB", transformer, ShuffledOrder(1), cache=cache)
