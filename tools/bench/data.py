@@ -10,8 +10,9 @@ away) is measured in turn with the loader, so that both see the same machine. Th
 counts: whatever else runs on the machine only ever takes time away.
 
 With --train iterations of a net on all cores are timed: images from LMDB, raw and JPEG, against
-constant numbers. Each has a solver of its own that is closed after its turn, so that nobody reads
-ahead in another's time; the median of all turns counts.
+constant numbers. Solvers take iterations in turn, and the median of the ratios within turns counts,
+so that a machine whose speed changes does not matter. A loader reads ahead as its own iteration
+begins and is done before that ends. Beside it stands the processor time that loaders take.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -108,21 +110,6 @@ def decoder_rate(path: Path, threads: int, seconds: float) -> float:
     return sum(counts) / seconds
 
 
-def iteration_seconds(param: NetParameter, steps: int) -> float:
-    """Of one iteration, after those that plan and use up what was read meanwhile."""
-    solver = Solver(
-        schema.SolverParameter(lr_policy="fixed", base_lr=1e-4, train_net_param=param),
-        SolverOptions(cpu_backend(), seed=1),
-    )
-    try:
-        solver.step(AHEAD)
-        began = time.perf_counter()
-        solver.step(steps)
-        return (time.perf_counter() - began) / steps
-    finally:
-        solver.close()
-
-
 def reading(net: NetParameter, database: Path) -> NetParameter:
     """A copy of the net whose TRAIN data come from there."""
     made = schema.NetParameter()
@@ -133,7 +120,36 @@ def reading(net: NetParameter, database: Path) -> NetParameter:
     return made
 
 
-def compare_training(path: str, folder: Path, steps: int, rounds: int) -> None:
+def training_solver(param: NetParameter) -> Solver:
+    """After iterations that plan, and that use up what was read meanwhile."""
+    solver = Solver(
+        schema.SolverParameter(lr_policy="fixed", base_lr=1e-4, train_net_param=param),
+        SolverOptions(cpu_backend(), seed=1),
+    )
+    solver.step(AHEAD)
+    return solver
+
+
+def loader_seconds() -> float:
+    """Processor time of all loaders' threads so far; 0 where the system does not tell."""
+    tasks = Path("/proc/self/task")
+    loaders = [each for each in threading.enumerate() if each.name.startswith("loader-")]
+    files = [tasks / str(each.native_id) / "schedstat" for each in loaders]
+    return sum(int(file.read_text().split()[0]) for file in files if file.exists()) / 1e9
+
+
+class Step(NamedTuple):
+    seconds: float
+    loading: float  # processor time
+
+
+def timed_step(solver: Solver) -> Step:
+    began, loaded = time.perf_counter(), loader_seconds()
+    solver.step(1)
+    return Step(time.perf_counter() - began, loader_seconds() - loaded)
+
+
+def compare_training(path: str, folder: Path, turns: int) -> None:
     """Print what an iteration takes with and without data."""
     net = schema.read_net(path)
     net.state.phase = schema.TRAIN
@@ -144,15 +160,17 @@ def compare_training(path: str, folder: Path, steps: int, rounds: int) -> None:
         "raw records": reading(net, folder / "raw"),
         "JPEG records": reading(net, folder / "jpeg"),
     }
-    seconds: dict[str, list[float]] = {name: [] for name in nets}
-    for _ in range(rounds):
-        for name, param in nets.items():
-            seconds[name].append(iteration_seconds(param, steps))
-    least = statistics.median(seconds["constant numbers"])
-    print(f"{net.name}, batch {batch}, all cores: ms per iteration (median of {rounds} turns)")
-    for name, taken in seconds.items():
-        print(f"  {name:<17}{1e3 * statistics.median(taken):8.0f}"
-              f"{statistics.median(taken) / least - 1:+8.1%}")  # fmt: skip
+    solvers = {name: training_solver(param) for name, param in nets.items()}
+    taken = [{name: timed_step(each) for name, each in solvers.items()} for _ in range(turns)]
+    print(f"{net.name}, batch {batch}, all cores: ms per iteration (medians of {turns} turns)")
+    for name in nets:
+        step = 1e3 * statistics.median(turn[name].seconds for turn in taken)
+        loading = 1e3 * statistics.median(turn[name].loading for turn in taken)
+        more = [turn[name].seconds / turn["constant numbers"].seconds - 1 for turn in taken]
+        print(f"  {name:<17}{step:8.0f}{statistics.median(more):+8.1%}"
+              f"  (loading takes {loading:.1f} ms of a processor)")  # fmt: skip
+    for solver in solvers.values():
+        solver.close()
 
 
 def best(rounds: int, *measures: Callable[[], float]) -> list[float]:
@@ -171,13 +189,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="of one measurement")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--train", metavar="NET", help="time iterations of this train_val.prototxt")
-    parser.add_argument("--steps", type=int, default=8, help="of each turn, with --train")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_databases(folder, options.records)
         if options.train:
-            compare_training(options.train, folder, options.steps, options.rounds)
+            compare_training(options.train, folder, options.rounds)
             return
         batch, seconds = options.batch, options.seconds
         for threads in options.threads:
