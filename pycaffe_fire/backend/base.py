@@ -313,6 +313,8 @@ class NormSumPlan(ABC):
 class WeightedPlan(ABC):
     """An op with parameters. `backward` accumulates into parameter gradients, as Caffe does."""
 
+    packs = False  # does forward run on a form of the weights that `pack` makes?
+
     @abstractmethod
     def forward(self, activate: bool = True) -> None:
         """Run; `activate=False` leaves out the fused ReLU."""
@@ -322,6 +324,10 @@ class WeightedPlan(ABC):
 
     def plan_ahead(self) -> None:  # noqa: B027
         """All blobs lie where they will while the net runs: plan what depends on it."""
+
+    def pack(self) -> None:  # noqa: B027
+        """If it `packs`: take over the weights as they are now, in the form that forward likes
+        best; later changes count only when this is called again."""
 
 
 @dataclass(frozen=True)
@@ -490,6 +496,20 @@ class Backend(ABC):
         Weights are (O, I/groups, k...) as Caffe has them, and (I, O/groups, k...) when transposed
         (deconvolution). y has its shape already.
         """  # fmt: skip
+
+    def packed_convolution(
+        self,
+        x: Blob,
+        w: Blob,
+        b: Blob | None,
+        y: Blob,
+        window: Window,
+        groups: int,
+        relu: float | None,
+    ) -> WeightedPlan:
+        """The same, forward only, for weights that rarely change: its `pack` is called whenever
+        they do. What method it takes may depend on how long each takes here."""
+        return self.convolution(x, w, b, y, window, groups, relu)
 
     def convolution_sum(
         self,

@@ -19,7 +19,7 @@ def hardware() -> dict[str, str | int]:
     return {
         "host": socket.gethostname(),
         "system": platform.platform(),
-        "processor": _processor(),
+        "processor": processor(),
         "cores": available_cores(),
         "memory_bytes": _memory(),
     }
@@ -35,7 +35,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _processor() -> str:
+def processor() -> str:
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

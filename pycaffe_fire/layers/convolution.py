@@ -14,7 +14,7 @@ from ..schema.proto import LayerParameter
 from .base import Count, Layer, is_train, register_layer
 from .coordinates import CoordMap, sliding
 from .description import Storage, window_text
-from .frozen import After, FoldedWeights, FrozenOp, keeping_layout
+from .frozen import After, FoldedWeights, FrozenOp, PackedWeights, keeping_layout
 
 POINT = Window((1,), (1,), (0,), (1,))  # the window of a bottom without spatial axes
 
@@ -149,16 +149,24 @@ class Convolution(Layer):
             )  # fmt: skip
 
     def frozen(self, bottom: Blob, top: Blob, after: After) -> FrozenOp | None:
-        fused = after.scalings or after.addend is not None
-        if self.transposed or self._axis != 1 or not self._spatial or not fused:
+        if self.transposed or self._axis != 1 or not self._spatial:
             return None
+        with self._choosing(), keeping_layout(top):
+            if after.scalings or after.addend is not None:
+                return self._folded(bottom, top, after)
+            weights, bias = self.blobs[0], self.blobs[1] if len(self.blobs) > 1 else None
+            plan = self.backend.packed_convolution(
+                bottom, weights, bias, top, self._window, self._groups, after.relu
+            )
+            return PackedWeights(plan) if plan.packs else None
+
+    def _folded(self, bottom: Blob, top: Blob, after: After) -> FrozenOp | None:
         op = FoldedWeights(self.blobs, after)
         place = (bottom, op.weights, op.bias, top, self._window, self._groups, after.relu)
-        with self._choosing(), keeping_layout(top):
-            if after.addend is None:
-                op.plan = self.backend.convolution(*place)
-                return op
-            plan = self.backend.convolution_sum(*place, after.addend)
+        if after.addend is None:
+            op.plan = self.backend.packed_convolution(*place)
+            return op
+        plan = self.backend.convolution_sum(*place, after.addend)
         if plan is None:
             return None
         op.plan = plan

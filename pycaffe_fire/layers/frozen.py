@@ -86,6 +86,22 @@ class FoldedWeights(FrozenOp):
         rows *= factor[:, None].astype(np.float32)
         self.weights.value.replace(rows.reshape(self.weights.shape))
         self.bias.value.replace(offset.astype(np.float32))
+        self.plan.pack()
+        if self.plan.packs:
+            self.weights.value.release()
+
+    def forward(self) -> None:
+        self.plan.forward()
+
+
+class PackedWeights(FrozenOp):
+    """A layer's own weights, in a form that only inference can afford."""
+
+    def __init__(self, plan: WeightedPlan) -> None:
+        self.plan = plan
+
+    def refresh(self) -> None:
+        self.plan.pack()
 
     def forward(self) -> None:
         self.plan.forward()

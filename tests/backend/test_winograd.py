@@ -74,7 +74,7 @@ class Case:
         tiles, parts = self.count * self.columns, []
         flat, step = operand(tiles, self.channels)
         for place in self.places:
-            kernel(x, flat, step, place, HELD, *more)
+            kernel(x, flat, (step, self.channels), place, HELD, *more)
             parts.append(matrices_of(flat, step, tiles, self.channels))
         return np.concatenate(parts, axis=1)
 
@@ -82,7 +82,7 @@ class Case:
         tiles = self.count * self.columns
         for i, place in enumerate(self.places):
             flat, step = operand(tiles, self.channels, values[:, i * tiles : (i + 1) * tiles])
-            kernel(flat, x, step, place, HELD, *more)
+            kernel(flat, x, (step, self.channels), place, HELD, *more)
 
     def seen(self, x: Array, before: int, size: int) -> Array:
         """(tiles, channels, size, size): what each tile shows of its image, zeros outside."""

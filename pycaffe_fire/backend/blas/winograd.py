@@ -29,11 +29,11 @@ ALL = (0, 1)  # kernels see all channels as one block
 
 
 class Operand(NamedTuple):
-    """PRODUCTS matrices in flat memory, `step` numbers from one to the next."""
+    """PRODUCTS matrices in flat memory, and the strides of matrices and rows."""
 
     flat: Array
     matrices: Array
-    step: int
+    steps: tuple[int, int]
 
 
 class Winograd(Convolution):
@@ -76,9 +76,9 @@ class Winograd(Convolution):
         image, out = self._blocks(x, self.x), self._blocks(y, self.y)
         for place in self._places(len(image)):
             v, m = self._operands(place[1])
-            kernels.spread_patches(image, v.flat, v.step, place, ALL, self.window.pad)
+            kernels.spread_patches(image, v.flat, v.steps, place, ALL, self.window.pad)
             np.matmul(v.matrices, w, out=m.matrices)
-            kernels.gather_tiles(m.flat, out, m.step, place, ALL, bias, slope)
+            kernels.gather_tiles(m.flat, out, m.steps, place, ALL, bias, slope)
 
     def back(self, dy: Array, w: Any, dx: Array | None, x: Array | None) -> Array | None:
         slopes, pad = self._blocks(dy, self.y), self.window.pad
@@ -90,15 +90,15 @@ class Winograd(Convolution):
         for place in self._places(len(slopes)):
             v, m = self._operands(place[1])
             sums = np.zeros((place[1], outputs), np.float32)  # the bias' gradient, not used
-            kernels.spread_tiles(slopes, m.flat, m.step, place, ALL, sums)
+            kernels.spread_tiles(slopes, m.flat, m.steps, place, ALL, sums)
             if x is not None:
                 image = self._blocks(x, self.x)
-                kernels.spread_patches(image, v.flat, v.step, place, ALL, pad)
+                kernels.spread_patches(image, v.flat, v.steps, place, ALL, pad)
                 total += np.matmul(v.matrices.swapaxes(1, 2), m.matrices)
             if dx is not None:
                 np.matmul(m.matrices, w.swapaxes(1, 2), out=v.matrices)
                 below = self._blocks(dx, self.x)
-                kernels.gather_patches(v.flat, below, v.step, place, ALL, pad, carried, False)
+                kernels.gather_patches(v.flat, below, v.steps, place, ALL, pad, carried, False)
         if total is None:
             return None
         windows = self._transform.T @ total.reshape(PRODUCTS, -1)
@@ -112,7 +112,9 @@ class Winograd(Convolution):
         memory = self.backend.scratch(PRODUCTS * sum(steps))
         parts = np.split(memory, [PRODUCTS * steps[0]])
         v, m = (
-            Operand(part, part.reshape(PRODUCTS, step)[:, : tiles * n].reshape(-1, tiles, n), step)
+            Operand(
+                part, part.reshape(PRODUCTS, step)[:, : tiles * n].reshape(-1, tiles, n), (step, n)
+            )
             for part, step, n in zip(parts, steps, widths, strict=True)
         )
         return v, m

@@ -7,8 +7,6 @@ take what rank 0's file says, and cuDNN's first choice for everything else.
 
 from __future__ import annotations
 
-import json
-import logging
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -16,51 +14,35 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import BackendError
-from ...schema.files import replacing
-from ..kernel_cache import cache_folder
+from .. import plan_choices
 from ..tensor import FLOAT32
 
 if TYPE_CHECKING:
     from .cudnn import CudnnPlan, Product
 
-log = logging.getLogger("pycaffe_fire")
-
 TRIED, REPEATS = 4, 5
-Choices = dict[str, dict[str, str]]  # names of plans, by device and product
 
 
 def choices_file() -> Path:
-    return cache_folder() / "cudnn_plans.json"
+    return plan_choices.choices_file("cudnn")
 
 
 def read_choices() -> str:
-    """What the file says; nothing, where there is none or a damaged one."""
-    path = choices_file()
-    try:
-        text = path.read_text()
-        if not all(isinstance(names, dict) for names in json.loads(text).values()):
-            raise ValueError("not a table of plans")
-    except FileNotFoundError:
-        return "{}"
-    except (OSError, ValueError, AttributeError) as error:
-        log.warning("%s: left alone, plans are timed again: %s", path, error)
-        return "{}"
-    return text
+    """What the file says."""
+    return plan_choices.read_choices(choices_file())
 
 
 class Trials:
     """Chooses among plans of one device; `told` is what rank 0 has read, if there are others."""
 
     def __init__(self, xp: Any, stream: Any, about: str, told: str | None) -> None:
-        self._xp, self._stream, self._about = xp, stream, about
+        self._xp, self._stream = xp, stream
         self._alone = told is None
-        choices: Choices = json.loads(read_choices() if told is None else told)
-        self._names = choices.get(about, {})
+        self._choices = plan_choices.PlanChoices(choices_file(), about, told)
 
     def choose(self, product: Product, allowed: Iterator[CudnnPlan]) -> CudnnPlan | None:
         """The plan that was the fastest before, or is now; else the first."""
-        name = self._names.get(repr(product))
+        name = self._choices.get(repr(product))
         if name is None and self._alone:
             return self._fastest(product, allowed)
         first = None
@@ -75,8 +57,7 @@ class Trials:
         if not timed:
             return None
         _, plan = min(timed, key=itemgetter(0))
-        self._names[repr(product)] = plan.name
-        self._keep()
+        self._choices.keep(repr(product), plan.name)
         return plan
 
     def _seconds(self, plan: CudnnPlan) -> float:
@@ -97,15 +78,3 @@ class Trials:
             run()
         self._stream.synchronize()
         return (time.perf_counter() - began) / REPEATS
-
-    def _keep(self) -> None:
-        """In the file, beside what other processes have put there meanwhile."""
-        path = choices_file()
-        choices: Choices = json.loads(read_choices())
-        choices.setdefault(self._about, {}).update(self._names)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(path, BackendError) as temporary:
-                temporary.write_text(json.dumps(choices, indent=1))
-        except (OSError, BackendError) as error:
-            log.warning("timed plans are not kept: %s", error)

@@ -5,8 +5,8 @@
 where x is the 6x6 patch that a tile Y comes from, and * multiplies element by element. Summed over
 channels, that makes 36 matrix products with a quarter of the direct method's multiplications (a
 third for 5x5). Their operands are V (of x), U (of w) and M (of y), arrays (36, tiles or inputs,
-channels) whose first stride is `step`. Gradients take the same way back, with the matrices
-transposed.
+channels); the `steps` of V and M are their first two strides, the `step` of U is its first.
+Gradients take the same way back, with the matrices transposed.
 
 Images are (N, C/b, H, W, b), weights (O/b, I/b, k, k, b, b) with the outputs last. A call takes
 some rows of tiles; its `place` says which: the first, counted through all images, and how many,
@@ -90,8 +90,8 @@ def _plane(x: Any, image: int, block: int) -> Any:
 
 
 @fast_part
-def _spread_patches(task: int, x: Any, v: Any, step: int, place: Any, held: Any, pad: Any) -> None:
-    first, _, rows, columns, tile = place
+def _spread_patches(task: int, x: Any, v: Any, steps: Any, place: Any, held: Any, pad: Any) -> None:
+    (first, _, rows, columns, tile), (step, along) = place, steps
     (first_block, blocks), height, b = held, x.shape[2], x.shape[4]
     width, length = (tile * columns + PATCH - tile) * b, x.shape[3] * b
     row, o = first + task // blocks, task % blocks
@@ -100,26 +100,26 @@ def _spread_patches(task: int, x: Any, v: Any, step: int, place: Any, held: Any,
         _plane(x, row // rows, first_block + o), height, length,
         tile * (row % rows) - pad[0], pad[1] * b, band, PATCH, width,
     )  # fmt: skip
-    begin = (task // blocks * columns * blocks + o) * b
+    begin = task // blocks * columns * along + o * b
     for j in range(columns):
         for lane in range(0, b, LANES):
             _patch_to_v(
                 band, tile * j * b + lane, width, b,
-                v, begin + j * blocks * b + lane, PATCH * step, step,
+                v, begin + j * along + lane, PATCH * step, step,
             )  # fmt: skip
 
 
 @fast_jit
-def spread_patches(x: Any, v: Any, step: int, place: Any, held: Any, pad: Any) -> None:
+def spread_patches(x: Any, v: Any, steps: Any, place: Any, held: Any, pad: Any) -> None:
     """V from x."""
-    in_parallel(place[1] * held[1], _spread_patches, (x, v, step, place, held, pad))
+    in_parallel(place[1] * held[1], _spread_patches, (x, v, steps, place, held, pad))
 
 
 @fast_part
 def _gather_patches(
-    task: int, v: Any, dx: Any, step: int, place: Any, held: Any, pad: Any, carried: Any, add: bool
+    task: int, v: Any, dx: Any, steps: Any, place: Any, held: Any, pad: Any, carried: Any, add: bool
 ) -> None:
-    first, count, rows, columns, tile = place
+    (first, count, rows, columns, tile), (step, along) = place, steps
     (first_block, blocks), height, b = held, dx.shape[2], dx.shape[4]
     overlap, left, length = PATCH - tile, pad[1] * b, dx.shape[3] * b
     width = (tile * columns + overlap) * b
@@ -133,11 +133,11 @@ def _gather_patches(
         rest = at(band, shared)
         for i in range(tile * width):
             rest[i] = np.float32(0)
-        source = ((row - first) * columns * blocks + o) * b
+        source = (row - first) * columns * along + o * b
         for j in range(columns):
             for lane in range(0, b, LANES):
                 _v_to_patch(
-                    v, source + j * blocks * b + lane, PATCH * step, step,
+                    v, source + j * along + lane, PATCH * step, step,
                     band, tile * j * b + lane, width, b,
                 )  # fmt: skip
         plane, top = _plane(dx, row // rows, first_block + o), tile * (row % rows) - pad[0]
@@ -160,7 +160,7 @@ def _gather_patches(
 
 @fast_jit
 def gather_patches(
-    v: Any, dx: Any, step: int, place: Any, held: Any, pad: Any, carried: Any, add: bool
+    v: Any, dx: Any, steps: Any, place: Any, held: Any, pad: Any, carried: Any, add: bool
 ) -> None:
     """The gradient of x from that of V, or dx += it; neighbouring patches overlap.
 
@@ -168,22 +168,22 @@ def gather_patches(
     what the last row of tiles has to say about the first pixels of the next.
     """
     tasks = max(1, place[1] // place[2]) * held[1]
-    in_parallel(tasks, _gather_patches, (v, dx, step, place, held, pad, carried, add))
+    in_parallel(tasks, _gather_patches, (v, dx, steps, place, held, pad, carried, add))
 
 
 @fast_part
 def _gather_tiles(
-    task: int, m: Any, y: Any, step: int, place: Any, held: Any, bias: Any, slope: Any
+    task: int, m: Any, y: Any, steps: Any, place: Any, held: Any, bias: Any, slope: Any
 ) -> None:
-    first, _, rows, columns, tile = place
+    (first, _, rows, columns, tile), (step, along) = place, steps
     (first_block, blocks), height, b = held, y.shape[2], y.shape[4]
     width, length = tile * columns * b, y.shape[3] * b
     row, o = first + task // blocks, task % blocks
     band = np.empty(tile * width, np.float32)
-    begin = (task // blocks * columns * blocks + o) * b
+    begin = task // blocks * columns * along + o * b
     for j in range(columns):
         for lane in range(0, b, LANES):
-            source, target = begin + j * blocks * b + lane, tile * j * b + lane
+            source, target = begin + j * along + lane, tile * j * b + lane
             channel = o * b + lane
             if tile == 4:
                 _m_to_tile_3(m, source, PATCH * step, step, band, target, width, b, bias, channel)
@@ -201,14 +201,14 @@ def _gather_tiles(
 
 
 @fast_jit
-def gather_tiles(m: Any, y: Any, step: int, place: Any, held: Any, bias: Any, slope: Any) -> None:
+def gather_tiles(m: Any, y: Any, steps: Any, place: Any, held: Any, bias: Any, slope: Any) -> None:
     """y = A^T M A + bias, then a ReLU with this slope (1: none)."""
-    in_parallel(place[1] * held[1], _gather_tiles, (m, y, step, place, held, bias, slope))
+    in_parallel(place[1] * held[1], _gather_tiles, (m, y, steps, place, held, bias, slope))
 
 
 @fast_part
-def _spread_tiles(task: int, dy: Any, m: Any, step: int, place: Any, held: Any, sums: Any) -> None:
-    first, _, rows, columns, tile = place
+def _spread_tiles(task: int, dy: Any, m: Any, steps: Any, place: Any, held: Any, sums: Any) -> None:
+    (first, _, rows, columns, tile), (step, along) = place, steps
     (first_block, blocks), height, b = held, dy.shape[2], dy.shape[4]
     width = tile * columns * b
     at_row, o = task // blocks, task % blocks
@@ -218,10 +218,10 @@ def _spread_tiles(task: int, dy: Any, m: Any, step: int, place: Any, held: Any, 
         _plane(dy, row // rows, first_block + o), height, dy.shape[3] * b,
         tile * (row % rows), 0, band, tile, width,
     )  # fmt: skip
-    begin, channel = (at_row * columns * blocks + o) * b, (at_row * blocks + o) * b
+    begin, channel = at_row * columns * along + o * b, (at_row * blocks + o) * b
     for j in range(columns):
         for lane in range(0, b, LANES):
-            source, target = tile * j * b + lane, begin + j * blocks * b + lane
+            source, target = tile * j * b + lane, begin + j * along + lane
             if tile == 4:
                 _tile_to_m_3(band, source, width, b, m, target, PATCH * step, step,
                              sums, channel + lane)  # fmt: skip
@@ -231,9 +231,9 @@ def _spread_tiles(task: int, dy: Any, m: Any, step: int, place: Any, held: Any, 
 
 
 @fast_jit
-def spread_tiles(dy: Any, m: Any, step: int, place: Any, held: Any, sums: Any) -> None:
+def spread_tiles(dy: Any, m: Any, steps: Any, place: Any, held: Any, sums: Any) -> None:
     """The gradient of M from that of y; sums[row] += its sum by channel."""
-    in_parallel(place[1] * held[1], _spread_tiles, (dy, m, step, place, held, sums))
+    in_parallel(place[1] * held[1], _spread_tiles, (dy, m, steps, place, held, sums))
 
 
 @fast_part

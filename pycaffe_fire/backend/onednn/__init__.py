@@ -24,6 +24,7 @@ from .inner_product import InnerProduct, RowBlocks
 from .layouts import Descriptor, OneDNNTensor, Program, Workspace
 from .library import BF16, BINARY_ADD, F32, RELU, Library
 from .norm_sum import NormSum
+from .plan_trials import fastest_convolution
 from .pooling import Pooling
 from .weighted_sum import WeightedSum
 from .winograd import Winograd
@@ -150,6 +151,15 @@ class OneDNNBackend(KernelBackend):
         if not self._may_transform or not Winograd.suits(direct, self._per_sample):
             return direct
         return Winograd(direct, self._per_sample)
+
+    def packed_convolution(
+        self, x: Blob, w: Blob, b: Blob | None, y: Blob, window: Window, groups: int,
+        relu: float | None,
+    ) -> WeightedPlan:  # fmt: skip
+        if not self._may_transform or len(window.kernel) != 2 or 0 in x.shape:
+            return self.convolution(x, w, b, y, window, groups, relu)
+        direct = Convolution(self, x, w, b, y, window, groups, relu, transposed=False)
+        return fastest_convolution(direct, self._per_sample)
 
     def convolution_sum(
         self, x: Blob, w: Blob, b: Blob | None, y: Blob, window: Window, groups: int,

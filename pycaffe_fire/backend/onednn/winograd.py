@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from math import prod
 from typing import NamedTuple
@@ -16,7 +16,8 @@ from ..kernels.tiles import LANES
 from ..kernels.winograd import PATCH, PRODUCTS, TILES
 from ..tensor import NATIVE, Array, Tensor
 from .convolution import Convolution
-from .layouts import Descriptor, Program, Seen
+from .layouts import Descriptor, OneDNNTensor, Program, Seen
+from .library import Library
 
 # What making and reading a number of V or M costs, or of U, in multiplications of the direct method
 # (measured on GoogLeNet's layers); and what part of the direct method's work makes it pay.
@@ -34,24 +35,32 @@ class Winograd(WeightedPlan):
     a batch goes through in chunks of tile rows: whole images, or equal parts of one.
     """
 
+    weight_cost = WEIGHT_COST
+
     @staticmethod
-    def suits(direct: Convolution, per_sample: bool = False) -> bool:
-        """Can it be done, and is it faster? `per_sample`: for one image, so that the answer does
-        not depend on the batch."""
+    def can(direct: Convolution) -> bool:
+        """Is it a convolution of this kind, on layouts that our kernels understand?"""
         window = direct.window
         size = window.kernel[0]
-        if (
-            not available() or direct.transposed or size not in TILES
-            or window.kernel != (size, size) or {*window.stride, *window.dilation} != {1}
-            or not _block(direct)
-        ):  # fmt: skip
+        return (
+            available() and not direct.transposed and size in TILES
+            and window.kernel == (size, size) and {*window.stride, *window.dilation} == {1}
+            and _block(direct) > 0
+        )  # fmt: skip
+
+    @classmethod
+    def suits(cls, direct: Convolution, per_sample: bool = False) -> bool:
+        """Can it be done, and is it faster? `per_sample`: for one image, so that the answer does
+        not depend on the batch."""
+        if not cls.can(direct):
             return False
+        window, size = direct.window, direct.window.kernel[0]
         outputs, inputs = direct.w.shape[:2]
         batch, _, *out = direct.y.shape
         images = 1 if per_sample else batch
         tiles = images * prod(-(-n // TILES[size]) for n in out)
         numbers = tiles * (direct.x.shape[1] + outputs)
-        transforms = IMAGE_COST * numbers + WEIGHT_COST * inputs * outputs
+        transforms = IMAGE_COST * numbers + cls.weight_cost * inputs * outputs
         taps = prod(map(_taps, direct.x.shape[2:], out, window.pad, window.kernel))
         work = PRODUCTS * (tiles * inputs * outputs + transforms)
         return work < WORTH * images * taps * inputs * outputs
@@ -67,13 +76,20 @@ class Winograd(WeightedPlan):
         self._group = outputs // direct.groups
         self._tile = TILES[size]
         self._rows, self._columns = (-(-n // self._tile) for n in self.y.shape[2:])
+        self._cut(1 if per_sample else self.y.shape[0])
+        self._no_bias = np.zeros(outputs, np.float32)
+
+    def _cut(self, together: int) -> None:
+        """Choose slices and chunks; a chunk has at most so many images."""
         slices = [self._block * n for n in _divisors(self._group // self._block)]
         self._outputs = _largest(slices, SLICE // (PRODUCTS * self._inputs))
-        together = 1 if per_sample else self.y.shape[0]
+        self._count = self._largest_chunk(together)
+
+    def _largest_chunk(self, together: int) -> int:
+        """In rows of tiles."""
         chunks = _divisors(self._rows) + [self._rows * n for n in _divisors(together)]
         each = PRODUCTS * self._columns * (self._inputs + self._outputs)
-        self._count = _largest(chunks, CHUNK * max(2, self.backend.threads) // each)
-        self._no_bias = np.zeros(outputs, np.float32)
+        return _largest(chunks, CHUNK * max(2, self.backend.threads) // each)
 
     # Scratch memory and products, made when first needed: before a pass writes any, because the
     # the memory that holds them may move when there is one more.
@@ -82,21 +98,28 @@ class Winograd(WeightedPlan):
     def _frame(self) -> Program:
         return Program(self.backend)
 
+    def _scratch(self, rows: int, columns: int) -> Operand:
+        return Operand(self._frame.library, self._frame.scratch, rows, columns)
+
+    def _tiles(self, channels: int) -> Operand:
+        """V or M."""
+        return self._scratch(self._count * self._columns, channels)
+
     @cached_property
     def _v(self) -> Operand:
-        return Operand(self._frame, self._count * self._columns, self._inputs)
+        return self._tiles(self._inputs)
 
     @cached_property
     def _m(self) -> Operand:
-        return Operand(self._frame, self._count * self._columns, self._outputs)
+        return self._tiles(self._outputs)
 
     @cached_property
     def _u(self) -> Operand:
-        return Operand(self._frame, self._inputs, self._outputs)
+        return self._scratch(self._inputs, self._outputs)
 
     @cached_property
     def _du(self) -> Operand:
-        return Operand(self._frame, self._inputs, self._outputs)
+        return self._scratch(self._inputs, self._outputs)
 
     @cached_property
     def _sums(self) -> Array:
@@ -115,7 +138,7 @@ class Winograd(WeightedPlan):
     @cached_property
     def _ut(self) -> Operand:
         """U with its matrices transposed, as products like them."""
-        return Operand(self._frame, self._outputs, self._inputs)
+        return self._scratch(self._outputs, self._inputs)
 
     @cached_property
     def _turn(self) -> Program:
@@ -144,19 +167,25 @@ class Winograd(WeightedPlan):
     def forward(self, activate: bool = True) -> None:
         slope = np.float32(self.relu if activate and self.relu is not None else 1)
         bias = self._no_bias if self.b is None else _read(self.b.value)
-        x, w = self._images(self.x.value), self._windows(self.w.value)
+        x = self._images(self.x.value)
         y = self._images(self.y.value, written=True)
-        v, u, m, product = self._v, self._u, self._m, self._forward_product
+        v, m = self._v, self._m
         use_threads(self.backend.threads)
-        for part in self._slices():
-            kernels.spread_windows(w[part.windows], u.numbers, u.step)
+        for part, product in self._parts():
             for place in self._places():
-                kernels.spread_patches(x, v.numbers, v.step, place, part.below, self._pad)
+                kernels.spread_patches(x, v.numbers, v.steps, place, part.below, self._pad)
                 product.run()
                 kernels.gather_tiles(
-                    m.numbers, y, m.step, place, part.above, bias[part.outputs], slope
+                    m.numbers, y, m.steps, place, part.above, bias[part.outputs], slope
                 )
         self.y.value.fresh = NATIVE
+
+    def _parts(self) -> Iterator[tuple[Slice, Program]]:
+        """The slices, each with its product when U is there for it."""
+        product, u, w = self._forward_product, self._u, self._windows(self.w.value)
+        for part in self._slices():
+            kernels.spread_windows(w[part.windows], u.numbers, u.step)
+            yield part, product
 
     def backward(self, data: bool, weights: bool, bias: bool) -> None:
         x, w = self._images(self.x.value), self._windows(self.w.value)
@@ -173,14 +202,14 @@ class Winograd(WeightedPlan):
                 kernels.spread_windows(w[part.windows], u.numbers, u.step)
                 turn.run()
             for number, place in enumerate(self._places()):
-                kernels.spread_tiles(dy, m.numbers, m.step, place, part.above, sums)
+                kernels.spread_tiles(dy, m.numbers, m.steps, place, part.above, sums)
                 if weights:
-                    kernels.spread_patches(x, v.numbers, v.step, place, part.below, pad)
+                    kernels.spread_patches(x, v.numbers, v.steps, place, part.below, pad)
                     weight_products[number > 0].run()
                 if data:
                     data_product.run()
                     kernels.gather_patches(
-                        v.numbers, dx, v.step, place, part.below, pad, self._carried, part.goes_on
+                        v.numbers, dx, v.steps, place, part.below, pad, self._carried, part.goes_on
                     )
             if dw is not None:
                 kernels.gather_windows(du.numbers, dw[part.windows], du.step)
@@ -227,21 +256,24 @@ class Slice(NamedTuple):
     goes_on: bool  # others of its group came before
 
 
-class Operand:
-    """V, U or M: a matrix for each product, in scratch memory."""
+Allocate = Callable[[Descriptor], OneDNNTensor]
 
-    def __init__(self, frame: Program, rows: int, columns: int) -> None:
-        library = frame.library
+
+class Operand:
+    """V, U or M: a matrix for each product, in memory that `allocate` gives."""
+
+    def __init__(self, library: Library, allocate: Allocate, rows: int, columns: int) -> None:
         self.step = rows * columns + (SPREAD - rows * columns) % PAGE
+        self.steps = self.step, columns
         whole = Descriptor.strided(library, (PRODUCTS, rows, columns), (self.step, columns, 1))
         turned = Descriptor.strided(library, (PRODUCTS, columns, rows), (self.step, 1, columns))
-        self._tensor = frame.scratch(whole)
-        self._tensor.fresh = NATIVE  # kernels fill it before anybody reads it
-        self.whole, self.turned = (self._tensor, whole), (self._tensor, turned)
+        self.tensor = allocate(whole)
+        self.tensor.fresh = NATIVE  # kernels fill it before anybody reads it
+        self.whole, self.turned = (self.tensor, whole), (self.tensor, turned)
 
     @property
     def numbers(self) -> Array:
-        return self._tensor.buffer
+        return self.tensor.buffer
 
 
 def _divisors(number: int) -> list[int]:

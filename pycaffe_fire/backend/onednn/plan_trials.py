@@ -1,0 +1,97 @@
+"""Which method of a convolution is faster here: both are tried while planning for inference.
+
+An estimate knows neither a machine's caches nor how well the library uses its vectors. The methods
+round differently, so what was found is kept in a file, by processor, library, threads and shapes:
+later processes try nothing and compute the same bits. Training has no part in this: estimates
+decide there, on every machine alike.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import cache
+from math import prod
+
+import numpy as np
+
+from ..base import WeightedPlan
+from ..blob import Blob
+from ..hardware import processor
+from ..plan_choices import PlanChoices, choices_file
+from .convolution import Convolution
+from .packed_winograd import GroupedWinograd, PackedWinograd
+from .winograd import Winograd
+
+WORTH_A_TRIAL = 5_000_000  # multiplications: a tenth of a millisecond
+REPEATS = 3
+OTHERS = 8_000_000  # numbers of other layers, say, which pass through the caches before each run
+
+
+def fastest_convolution(direct: Convolution, per_sample: bool) -> WeightedPlan:
+    """For weights that rarely change. `per_sample`: what an estimate says for one image, so that
+    the answer does not depend on the batch."""
+    if not Winograd.can(direct):
+        return direct
+    pixels = direct.y.shape[0] * prod(direct.y.shape[2:])
+    if per_sample or pixels * prod(direct.w.shape) < WORTH_A_TRIAL:
+        suits = PackedWinograd.suits(direct, per_sample)
+        return PackedWinograd(direct, per_sample) if suits else direct
+    known = _choices(direct.backend.describe())
+    shapes = (list(blob.shape) for blob in (direct.x, direct.w, direct.y))
+    op = f"convolution {' '.join(map(str, shapes))} pad {list(direct.window.pad)}"
+    name = known.get(op)
+    if name not in METHODS:
+        name = _fastest(direct)
+        known.keep(op, name)
+    return METHODS[name](direct) or direct
+
+
+def _grouped(direct: Convolution) -> WeightedPlan | None:
+    plan = GroupedWinograd(direct)
+    return plan if plan.has_kernel else None
+
+
+METHODS: dict[str, Callable[[Convolution], WeightedPlan | None]] = {
+    "direct": lambda direct: direct,
+    "Winograd": PackedWinograd,
+    "Winograd, products as groups": _grouped,
+}
+
+
+@cache
+def _choices(backend: str) -> PlanChoices:
+    return PlanChoices(choices_file("onednn"), f"{processor()}, {backend}")
+
+
+def _stand_in(direct: Convolution) -> Convolution:
+    """The same on blobs of zeros that lie like its own."""
+    x, w, y = (Blob(blob.backend, blob.shape) for blob in (direct.x, direct.w, direct.y))
+    b = Blob(direct.backend, direct.b.shape) if direct.b is not None else None
+    for blob, like in ((x, direct.x), (y, direct.y)):
+        blob.lay_out(like.value.layout)
+        blob.value.pinned = True
+    return Convolution(
+        direct.backend, x, w, b, y, direct.window, direct.groups, direct.relu, False
+    )  # fmt: skip
+
+
+def _fastest(direct: Convolution) -> str:
+    made = {name: make(_stand_in(direct)) for name, make in METHODS.items()}
+    plans = {name: plan for name, plan in made.items() if plan is not None}
+    for plan in plans.values():
+        plan.pack()
+        plan.forward()
+    others, least = np.ones(OTHERS, np.float32), dict.fromkeys(plans, float("inf"))
+    for _ in range(REPEATS):
+        for name, plan in plans.items():
+            others.sum()
+            least[name] = min(least[name], _seconds(plan))
+    print(direct.x.shape, {k: round(v*1e3,3) for k,v in least.items()})
+    return min(least, key=least.__getitem__)
+
+
+def _seconds(plan: WeightedPlan) -> float:
+    began = time.perf_counter()
+    plan.forward()
+    return time.perf_counter() - began
