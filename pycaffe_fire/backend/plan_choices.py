@@ -40,6 +40,7 @@ class PlanChoices:
         self._path, self._about = path, about
         choices: Choices = json.loads(read_choices(path) if told is None else told)
         self._names = choices.get(about, {})
+        self._kept = True
 
     def get(self, op: str) -> str | None:
         return self._names.get(op)
@@ -47,6 +48,8 @@ class PlanChoices:
     def keep(self, op: str, name: str) -> None:
         """Also in the file, beside what other processes have put there meanwhile."""
         self._names[op] = name
+        if not self._kept:
+            return
         choices: Choices = json.loads(read_choices(self._path))
         choices.setdefault(self._about, {}).update(self._names)
         try:
@@ -54,4 +57,5 @@ class PlanChoices:
             with replacing(self._path, BackendError) as temporary:
                 temporary.write_text(json.dumps(choices, indent=1))
         except (OSError, BackendError) as error:
+            self._kept = False  # nor will others be
             log.warning("timed plans are not kept: %s", error)

@@ -167,10 +167,15 @@ class Net(CoreNet):
         if self.inference is not None and start is None and end is None:
             self.inference.forget()
         for name, array in given.items():
-            target = self.blobs[name].data
-            target[...] = array.reshape(target.shape)
+            self._set_input(name, array)
         self._forward(first, last)
         return {name: blob.data for name, blob in wanted.items()}
+
+    def _set_input(self, name: str, array: np.ndarray[Any, Any]) -> None:
+        """No view of the blob outlives this: one that did could be written to during the pass, so
+        that its value would have to be set aside."""
+        target = self.blobs[name].data
+        target[...] = array.reshape(target.shape)
 
     def backward(
         self,

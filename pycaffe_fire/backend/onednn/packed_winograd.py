@@ -44,7 +44,7 @@ class PackedWinograd(Winograd):
     def _cut(self, together: int) -> None:
         self._outputs = self._group
         self._count = self._largest_chunk(together)
-        if self._count < self._rows * self.y.shape[0]:  # a slice of U stays in a cache meanwhile
+        if self._count < self._rows * together:  # a slice of U stays in a cache meanwhile
             super()._cut(together)
 
     def pack(self) -> None:

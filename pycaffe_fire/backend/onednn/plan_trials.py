@@ -87,7 +87,6 @@ def _fastest(direct: Convolution) -> str:
         for name, plan in plans.items():
             others.sum()
             least[name] = min(least[name], _seconds(plan))
-    print(direct.x.shape, {k: round(v*1e3,3) for k,v in least.items()})
     return min(least, key=least.__getitem__)
 
 

@@ -1,0 +1,220 @@
+"""Winograd's method with weights made once for inference, and how it is chosen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pycaffe_fire as caffe
+from pycaffe_fire import schema
+from pycaffe_fire.backend import plan_choices
+from pycaffe_fire.backend.base import Window
+from pycaffe_fire.layers.frozen import PackedWeights
+from tests.backend.op_cases import Array, Conv, blob, window
+from tests.backend.test_winograd import SAME, WIDE, exact, normal
+
+pytest.importorskip("numba")
+onednn = pytest.importorskip("pycaffe_fire.backend.onednn")
+from pycaffe_fire.backend.onednn import plan_trials, winograd  # noqa: E402
+from pycaffe_fire.backend.onednn.convolution import Convolution  # noqa: E402
+from pycaffe_fire.backend.onednn.packed_winograd import (  # noqa: E402
+    GroupedWinograd,
+    PackedWinograd,
+)
+
+SMALL = (1, 64, 14, 14)  # worth a trial
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """An empty cache folder, and nothing known."""
+    place = tmp_path / "pycaffe_fire"
+    monkeypatch.setattr(plan_choices, "cache_folder", lambda: place)
+    plan_trials._choices.cache_clear()
+    yield place
+    plan_trials._choices.cache_clear()
+
+
+def direct(
+    shape: tuple[int, ...], outputs: int, geometry: Window, groups: int = 1, threads: int = 1
+) -> Any:
+    """A direct convolution on the blocked output of another."""
+    backend = onednn.OneDNNBackend(threads)
+    x = blob(backend, shape)
+    one = blob(backend, (shape[1], shape[1], 1, 1))
+    backend.convolution(blob(backend, shape), one, None, x, window((1, 1)), 1)
+    case = Conv(shape, outputs, geometry, groups)
+    y, w, b = (blob(backend, s) for s in (case.out, case.weights, (outputs,)))
+    return Convolution(backend, x, w, b, y, geometry, groups, 0.0, False)
+
+
+def forward(made: Any, x: Array) -> Array:
+    made.x.data[...] = x
+    made.forward()
+    return made.y.data.copy()
+
+
+KINDS = pytest.mark.parametrize("kind", [PackedWinograd, GroupedWinograd])
+WINDOWS = pytest.mark.parametrize("geometry", [SAME, WIDE], ids=["3x3", "5x5"])
+
+
+@KINDS
+@WINDOWS
+@pytest.mark.parametrize("some", [1, 700_000, 10**9])
+def test_results_are_those_of_the_packed_weights(
+    monkeypatch: pytest.MonkeyPatch, kind: Any, geometry: Window, some: int
+) -> None:
+    """In chunks and slices, or as a whole; 40 outputs are no multiple of the library's blocks."""
+    monkeypatch.setattr(winograd, "CHUNK", some)
+    monkeypatch.setattr(winograd, "SLICE", some // 10)
+    shape = (2, 64, 14, 10)
+    made = kind(direct(shape, 40, geometry, threads=2))
+    for _ in range(2):
+        x, w, b = normal(*shape), normal(40, 64, *geometry.kernel), normal(40)
+        made.w.data[...], made.b.data[...] = w, b
+        made.pack()
+        made.w.value.release()
+        expected = exact(x, w, np.zeros((2, 40, 14, 10)))[0] + b[:, None, None]
+        scale = np.abs(expected).max()
+        np.testing.assert_allclose(forward(made, x), np.maximum(expected, 0), atol=5e-6 * scale)
+
+
+@KINDS
+def test_groups(kind: Any) -> None:
+    x, w = normal(*SMALL), normal(48, 32, 3, 3)
+    found = []
+    for make in (lambda plan: plan, kind):
+        made = make(direct(SMALL, 48, SAME, groups=2))
+        made.w.data[...] = w
+        made.pack()
+        found.append(forward(made, x))
+    np.testing.assert_allclose(*found, atol=5e-6 * np.abs(found[0]).max())
+
+
+def test_the_library_has_a_kernel_for_groups_of_one_pixel() -> None:
+    made = direct(SMALL, 64, SAME)
+    name = made.library.implementation(made._hint)
+    if "avx2" not in name and "avx512" not in name:
+        pytest.skip(f"not a CPU that it was made for: {name}")
+    assert GroupedWinograd(made).has_kernel
+
+
+# The choice.
+
+
+@pytest.fixture
+def timed(monkeypatch: pytest.MonkeyPatch) -> list[type]:
+    """What was timed; each is faster than the one before it."""
+    tried: list[type] = []
+
+    def seconds(plan: Any) -> float:
+        tried.append(type(plan))
+        return 1 / len(tried)
+
+    monkeypatch.setattr(plan_trials, "_seconds", seconds)
+    monkeypatch.setattr(plan_trials, "REPEATS", 1)
+    return tried
+
+
+def choice(made: Any, per_sample: bool = False) -> type:
+    return type(plan_trials.fastest_convolution(made, per_sample))
+
+
+def test_the_fastest_is_kept_for_later_processes(timed: list[type], folder: Path) -> None:
+    last = choice(direct(SMALL, 64, SAME))
+    assert timed[:2] == [Convolution, PackedWinograd] and last is timed[-1]
+    assert choice(direct(SMALL, 64, SAME)) is last
+    plan_trials._choices.cache_clear()  # a new process
+    count = len(timed)
+    assert choice(direct(SMALL, 64, SAME)) is last and len(timed) == count
+    assert choice(direct(SMALL, 72, SAME)) is last and len(timed) == 2 * count
+    assert choice(direct(SMALL, 64, SAME, threads=2)) is last and len(timed) == 3 * count
+    kept = json.loads((folder / "onednn_plans.json").read_text())
+    assert sorted(map(len, kept.values())) == [1, 2]
+    assert all("oneDNN" in about and "thread" in about for about in kept)
+
+
+def test_a_method_that_is_gone_is_replaced(timed: list[type], folder: Path) -> None:
+    chosen = choice(direct(SMALL, 64, SAME))
+    file = folder / "onednn_plans.json"
+    kept = json.loads(file.read_text())
+    file.write_text(
+        json.dumps({a: dict.fromkeys(b, "of another release") for a, b in kept.items()})
+    )
+    plan_trials._choices.cache_clear()
+    timed.clear()
+    assert choice(direct(SMALL, 64, SAME)) is chosen and timed
+    assert json.loads(file.read_text()) == kept
+
+
+def test_nowhere_to_keep_choices_is_said_once(
+    timed: list[type], folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder.write_text("a file where a folder should be")
+    for outputs in (64, 72):
+        for _ in range(2):
+            assert choice(direct(SMALL, outputs, SAME)) is timed[-1]
+    assert caplog.text.count("timed plans are not kept") == 1
+
+
+def test_what_is_never_timed(timed: list[type]) -> None:
+    choice(direct((1, 16, 7, 7), 16, SAME))  # too small to matter
+    choice(direct(SMALL, 64, SAME), per_sample=True)
+    choice(direct(SMALL, 64, window((3, 3), 2, 1)))  # has one method only
+    made = direct((8, 64, 28, 28), 64, SAME)
+    made.backend.convolution(made.x, made.w, made.b, made.y, SAME, 1)  # for training
+    assert not timed
+
+
+def test_a_trial_leaves_the_blobs_alone() -> None:
+    made = direct(SMALL, 64, SAME)
+    made.x.data[...] = 1
+    made.w.data[...] = 2
+    made.y.data[...] = 3
+    plan_trials.fastest_convolution(made, False)
+    assert (made.x.data == 1).all() and (made.w.data == 2).all() and (made.y.data == 3).all()
+
+
+# In nets.
+
+
+NET = """
+layer { name: "data" type: "Input" top: "data"
+  input_param { shape { dim: 1 dim: 16 dim: 28 dim: 28 } } }
+layer { name: "first" type: "Convolution" bottom: "data" top: "first"
+  convolution_param { num_output: 64 kernel_size: 1 weight_filler { type: "msra" } } }
+layer { name: "plain" type: "Convolution" bottom: "first" top: "plain"
+  convolution_param { num_output: 64 kernel_size: 3 pad: 1 weight_filler { type: "msra" } } }
+layer { name: "relu" type: "ReLU" bottom: "plain" top: "plain" }
+layer { name: "folded" type: "Convolution" bottom: "plain" top: "folded"
+  convolution_param { num_output: 64 kernel_size: 3 pad: 1 weight_filler { type: "msra" } } }
+layer { name: "bn" type: "BatchNorm" bottom: "folded" top: "folded" }
+"""
+
+
+@pytest.mark.parametrize("method", plan_trials.METHODS)
+def test_nets_run_what_was_chosen(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    monkeypatch.setattr(plan_trials, "_fastest", lambda plan: method)
+    param = schema.parse_text(NET, schema.NetParameter())
+    nets: list[Any] = [caffe.Net(param, caffe.TEST) for _ in range(2)]
+    nets[1].stop_inference()
+    for net in nets:
+        net.params["bn"][1].data[...] = net.params["bn"][2].data[...] = 1
+    for seed in range(2):  # weights that have changed count
+        for net in nets:
+            for name in ("plain", "folded"):
+                random = np.random.default_rng(seed)
+                net.params[name][0].data[...] = random.standard_normal((64, 64, 3, 3)) / 24
+        x = normal(1, 16, 28, 28)
+        nets[1].params["first"][0].data[...] = nets[0].params["first"][0].data
+        found, expected = (net.forward(data=x)["folded"].copy() for net in nets)
+        np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+    ops = [step.op for step in nets[0].inference._steps if hasattr(step, "op")]
+    assert len(ops) == (1 if method == "direct" else 2)
+    assert any(isinstance(op, PackedWeights) for op in ops) == (method != "direct")
+    assert all(op.plan.packs == (method != "direct") for op in ops)
