@@ -314,6 +314,7 @@ class WeightedPlan(ABC):
     """An op with parameters. `backward` accumulates into parameter gradients, as Caffe does."""
 
     packs = False  # does forward run on a form of the weights that `pack` makes?
+    joins = False  # does `Backend.joined` take it?
 
     @abstractmethod
     def forward(self, activate: bool = True) -> None:
@@ -510,6 +511,10 @@ class Backend(ABC):
         """The same, forward only, for weights that rarely change: its `pack` is called whenever
         they do. What method it takes may depend on how long each takes here."""
         return self.convolution(x, w, b, y, window, groups, relu)
+
+    def joined(self, plans: Sequence[WeightedPlan]) -> Callable[[], None]:
+        """One call for the forward passes of several plans that `join`, in this order."""
+        raise NotImplementedError  # none does
 
     def convolution_sum(
         self,

@@ -50,13 +50,15 @@ def keeping_layout(blob: Blob) -> Iterator[None]:
 
 
 class FrozenOp(ABC):
-    """An op with its own form of the weights, made by `refresh` and again when they change."""
+    """A plan with its own form of the weights, made by `refresh` and again when they change."""
+
+    plan: WeightedPlan
 
     @abstractmethod
     def refresh(self) -> None: ...
 
-    @abstractmethod
-    def forward(self) -> None: ...
+    def forward(self) -> None:
+        self.plan.forward()
 
 
 class FoldedWeights(FrozenOp):
@@ -64,8 +66,6 @@ class FoldedWeights(FrozenOp):
 
     `weights` and `bias` are for the plan, which is given afterwards.
     """
-
-    plan: WeightedPlan
 
     def __init__(self, blobs: Sequence[Blob], after: After) -> None:
         self._sources, self._after = blobs, after
@@ -90,9 +90,6 @@ class FoldedWeights(FrozenOp):
         if self.plan.packs:
             self.weights.value.release()
 
-    def forward(self) -> None:
-        self.plan.forward()
-
 
 class PackedWeights(FrozenOp):
     """A layer's own weights, in a form that only inference can afford."""
@@ -102,6 +99,3 @@ class PackedWeights(FrozenOp):
 
     def refresh(self) -> None:
         self.plan.pack()
-
-    def forward(self) -> None:
-        self.plan.forward()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 from ..backend.blob import Blob
 from ..backend.tensor import Tensor
@@ -31,6 +32,16 @@ class FusedStep:
         self.op.forward()
 
 
+@dataclass
+class JoinedStep:
+    """Neighbours that the backend runs by one call: most of the time between two ops goes to code
+    that is in no cache any more."""
+
+    index: int
+    bottom: Sequence[Blob]
+    run: Callable[[], None]
+
+
 @dataclass(frozen=True)
 class Chain:
     """Layers of which each reads what the one before it has written, and nobody else does."""
@@ -54,6 +65,28 @@ def find_fused(net: Wiring, wanted: set[Tensor]) -> list[FusedStep]:
             steps.append(step)
             done.update(step.layers)
     return steps
+
+
+def join_neighbours(net: Wiring, steps: Iterable[Any]) -> list[Any]:
+    """The same work in fewer steps."""
+
+    def joins(step: Any) -> bool:
+        return (
+            isinstance(step, FusedStep) and step.op.plan.joins
+            and not any(net.layers[step.index].loss_weights)
+        )  # fmt: skip
+
+    found: list[Any] = []
+    for joinable, group in groupby(steps, joins):
+        members = list(group)
+        if not joinable or len(members) == 1:
+            found += members
+            continue
+        made = {blob.value for step in members for blob in step.top}
+        read = [b for step in members for b in step.bottom if b.value not in made]
+        run = net.backend.joined([step.op.plan for step in members])
+        found.append(JoinedStep(members[-1].index, read, run))
+    return found
 
 
 class _Finder:

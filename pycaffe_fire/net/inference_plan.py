@@ -22,7 +22,7 @@ from ..backend.tensor import Array, Layout, Tensor
 from ..layers import Layer, is_built_in
 from ..layers.frozen import FrozenOp
 from .arena import Lifetime, place
-from .fused_steps import FusedStep, find_fused
+from .fused_steps import FusedStep, JoinedStep, find_fused, join_neighbours
 from .guard import Guard
 
 if TYPE_CHECKING:
@@ -62,6 +62,12 @@ class PlainStep:
     top: Sequence[Blob]
     leads: bool
 
+    @property
+    def idle(self) -> bool:
+        """Has the layer nothing to do in a pass? A Split has not."""
+        nothing = type(self.layer).forward is Layer.forward
+        return nothing and bool(self.bottom) and not any(self.layer.loss_weights)
+
     def run(self) -> None:
         self.layer.leads = self.leads
         self.layer.forward(self.bottom, self.top)
@@ -97,6 +103,7 @@ class InferencePlan:
             tensor.guard = self._guard
         self._layouts = {b.value: b.value.layout for bottom in net.bottoms for b in bottom}
         self._steps: list[PlainStep | FusedStep] | None = None
+        self._runs: list[PlainStep | FusedStep | JoinedStep] = []
 
     def _make_steps(self, net: Net) -> None:
         self._unbind()
@@ -120,6 +127,8 @@ class InferencePlan:
         # A layer that works in place by itself may exchange the blob's memory for its own.
         for step in plain:
             self._safe |= {a.value for a in step.bottom if any(a is b for b in step.top)}
+        idle = {step.index for step in plain if step.idle}
+        self._runs = join_neighbours(net, [s for s in self._steps if s.index not in idle])
         self._lives = self._lifetimes()
         self._arena = net.backend.empty(place(self._lives))
         self._ops: dict[Tensor, list[FrozenOp]] = {}
@@ -167,10 +176,9 @@ class InferencePlan:
         assert net is not None
         with self._working():
             self._prepare(net)
-            assert self._steps is not None
             self._inputs.clear()
             self._lost, loss = True, 0.0
-            for step in self._steps:
+            for step in self._runs:
                 if not step.bottom:
                     net.plan_if_stale(step.index)
                 elif self._moved(blob.value for blob in step.bottom):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pycaffe_fire.backend import cpu_backend
+from pycaffe_fire.backend.base import Window
 from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.backend.tensor import BOTH, NATIVE, PLAIN, ZERO, Layout, Tensor, aligned
@@ -239,6 +240,20 @@ def test_impossible_shapes(backend: CountingBackend) -> None:
     with pytest.raises(NetError, match="4,294,967,296 elements.*smaller"):
         blob.reshape(1 << 16, 1 << 16)
     assert blob.shape == (2,)
+
+
+@pytest.mark.parametrize("channels", [16, 13])
+def test_scores_in_a_blocked_layout(channels: int) -> None:
+    """One pixel's channels lie in plain order, unless the last block is filled up."""
+    backend = cpu_backend()
+    x, y, w = (Blob(backend, s) for s in ((3, 16, 1, 1), (3, channels, 1, 1), (channels, 16, 1, 1)))
+    rng = np.random.default_rng(0)
+    x.data[...], w.data[...] = rng.standard_normal(x.shape), rng.standard_normal(w.shape)
+    backend.convolution(x, w, None, y, Window((1, 1), (1, 1), (0, 0), (1, 1)), 1).forward()
+    expected = x.data.reshape(3, 16) @ w.data.reshape(channels, 16).T
+    np.testing.assert_allclose(y.data[:, :, 0, 0], expected, rtol=1e-4, atol=1e-5)
+    if backend.name == "onednn":
+        assert y.value.layout.has_plain_order == (channels == 16)
 
 
 def test_native_layouts_of_the_real_backend() -> None:

@@ -16,6 +16,7 @@ from pycaffe_fire import schema
 from pycaffe_fire.backend import cpu_backend
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.layers import Context
+from pycaffe_fire.net.fused_steps import JoinedStep
 
 NET = """
 layer { name: "data" type: "Input" top: "data"
@@ -110,6 +111,30 @@ def test_layers_are_fused_and_share_memory(pair: Any) -> None:
                  if hasattr(step, "op")}  # fmt: skip
         names = [net.layers[i].name for i in first["right"]]
         assert names == ["right", "right_bn", "right_scale", "sum", "sum_relu"]
+
+
+def test_neighbours_are_one_step(pair: Any) -> None:
+    """From left to sum2, with a Split between them that has nothing to do."""
+    forward(pair, images())
+    plan, net = pair[0].inference, pair[0]
+    types = [net.layers[step.index].type for step in plan._runs]
+    assert "Split" not in types
+    if net.backend.name == "onednn":
+        (joined,) = (step for step in plan._runs if isinstance(step, JoinedStep))
+        assert net.layers[joined.index].name == "sum2"
+        assert {blob.value for blob in joined.bottom} == {net.blobs["pool"].value}
+        assert types == ["Input", "ReLU", "Pooling", "Eltwise", "Concat", "BatchNorm",
+                         "InnerProduct", "Dropout", "Softmax"]  # fmt: skip
+
+
+def test_inputs_given_to_forward_are_not_copied_for_later(pair: Any) -> None:
+    """Only a look at the input, or an array of it that is held, takes a copy before it changes."""
+    net = pair[0]
+    net.forward(data=images(0))
+    net.forward(data=images(1))
+    assert not net.inference._inputs
+    before = net.blobs["left"].data.copy()
+    close(before, pair[1].forward(data=images(1)) and pair[1].blobs["left"].data)
 
 
 def test_weights_lie_in_memory_once(pair: Any) -> None:

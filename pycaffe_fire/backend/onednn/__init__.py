@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -26,6 +26,7 @@ from .library import BF16, BINARY_ADD, F32, RELU, Library
 from .norm_sum import NormSum
 from .plan_trials import fastest_convolution
 from .pooling import Pooling
+from .weighted import Weighted
 from .weighted_sum import WeightedSum
 from .winograd import Winograd
 
@@ -108,7 +109,13 @@ class OneDNNBackend(KernelBackend):
         tensor.lent = True
 
     def to_plain(self, tensor: Tensor, out: Array) -> None:
-        self._copy(tensor, out, inward=False)
+        layout = tensor.layout
+        assert isinstance(layout, Descriptor)
+        if layout.has_plain_order:  # as scores have; no need to set up a primitive
+            assert tensor.buffer is not None
+            out[...] = tensor.buffer[: out.size].reshape(out.shape)
+        else:
+            self._copy(tensor, out, inward=False)
 
     def from_plain(self, tensor: Tensor, source: Array) -> None:
         self._copy(tensor, source, inward=True)
@@ -160,6 +167,18 @@ class OneDNNBackend(KernelBackend):
             return self.convolution(x, w, b, y, window, groups, relu)
         direct = Convolution(self, x, w, b, y, window, groups, relu, transposed=False)
         return fastest_convolution(direct, self._per_sample)
+
+    def joined(self, plans: Sequence[WeightedPlan]) -> Callable[[], None]:
+        programs = [plan.program() for plan in plans if isinstance(plan, Weighted)]
+        whole = [program for program in programs if isinstance(program, Program)]
+        if len(whole) == len(plans):
+            return Program.joined(whole).run
+
+        def one_by_one() -> None:
+            for program in programs:
+                program.run()
+
+        return one_by_one
 
     def convolution_sum(
         self, x: Blob, w: Blob, b: Blob | None, y: Blob, window: Window, groups: int,

@@ -141,6 +141,12 @@ class Descriptor(Layout):
             return None
         return grid if facts["strides"] == want else None
 
+    @cached_property
+    def has_plain_order(self) -> bool:
+        """Do elements lie as in a plain array, blocked as they are? One pixel's channels do."""
+        grid = self.grid
+        return grid is not None and grid[2] == 1 and grid[1] * grid[3] == self.shape[1]
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Descriptor) and self.library.equal(self.handle, other.handle)
 
@@ -235,6 +241,19 @@ class Program:
         self._writes: list[OneDNNTensor] = []
         self._scratch: list[OneDNNTensor] = []
         self._frame = 0
+
+    @classmethod
+    def joined(cls, programs: Sequence[Program]) -> Program:
+        """One that does what they do, in this order."""
+        whole = cls(programs[0].backend)
+        for program in programs:
+            whole._keep.append(program)
+            whole._calls += program._calls
+            for tensor in program._reads:
+                whole._note(tensor, written=False)
+            for tensor in program._writes:
+                whole._note(tensor, written=True)
+        return whole
 
     def scratch(self, layout: Descriptor) -> OneDNNTensor:
         """A tensor that holds nothing between two runs."""

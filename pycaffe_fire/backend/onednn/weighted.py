@@ -25,6 +25,7 @@ class Runnable(Protocol):
 class Weighted(WeightedPlan):
     """A subclass describes its primitives; `kind` is their name in the library."""
 
+    joins = True
     kind: str
     _hint: int  # the forward primitive's descriptor, which the backward ones ask for
 
@@ -47,10 +48,14 @@ class Weighted(WeightedPlan):
     def _weights_program(self, weights: bool, bias: bool, add_w: bool, add_b: bool) -> Runnable: ...
 
     def forward(self, activate: bool = True) -> None:
+        self.program(activate).run()
+
+    def program(self, activate: bool = True) -> Runnable:
+        """What forward runs."""
         fused = activate and self.relu is not None
         if fused not in self._forward:
             self._forward[fused] = self._forward_program(self.relu if fused else None)
-        self._forward[fused].run()
+        return self._forward[fused]
 
     def backward(self, data: bool, weights: bool, bias: bool) -> None:
         if weights or bias:
