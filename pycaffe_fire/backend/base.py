@@ -507,10 +507,10 @@ class Backend(ABC):
         window: Window,
         groups: int,
         relu: float | None,
-    ) -> WeightedPlan:
+    ) -> WeightedPlan | None:
         """The same, forward only, for weights that rarely change: its `pack` is called whenever
-        they do. What method it takes may depend on how long each takes here."""
-        return self.convolution(x, w, b, y, window, groups, relu)
+        they do. What method it takes may depend on how long each takes here. None: no other."""
+        return None
 
     def joined(self, plans: Sequence[WeightedPlan]) -> Callable[[], None]:
         """One call for the forward passes of several plans that `join`, in this order."""

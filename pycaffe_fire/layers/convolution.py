@@ -14,7 +14,7 @@ from ..schema.proto import LayerParameter
 from .base import Count, Layer, is_train, register_layer
 from .coordinates import CoordMap, sliding
 from .description import Storage, window_text
-from .frozen import After, FoldedWeights, FrozenOp, PackedWeights, keeping_layout
+from .frozen import After, FoldedWeights, FrozenOp, OwnWeights, keeping_layout
 
 POINT = Window((1,), (1,), (0,), (1,))  # the window of a bottom without spatial axes
 
@@ -158,13 +158,14 @@ class Convolution(Layer):
             plan = self.backend.packed_convolution(
                 bottom, weights, bias, top, self._window, self._groups, after.relu
             )
-            return PackedWeights(plan) if plan.packs else None
+            return OwnWeights(plan) if plan is not None else None
 
     def _folded(self, bottom: Blob, top: Blob, after: After) -> FrozenOp | None:
         op = FoldedWeights(self.blobs, after)
         place = (bottom, op.weights, op.bias, top, self._window, self._groups, after.relu)
         if after.addend is None:
-            op.plan = self.backend.packed_convolution(*place)
+            packed = self.backend.packed_convolution(*place)
+            op.plan = packed if packed is not None else self.backend.convolution(*place)
             return op
         plan = self.backend.convolution_sum(*place, after.addend)
         if plan is None:

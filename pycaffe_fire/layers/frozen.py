@@ -91,8 +91,8 @@ class FoldedWeights(FrozenOp):
             self.weights.value.release()
 
 
-class PackedWeights(FrozenOp):
-    """A layer's own weights, in a form that only inference can afford."""
+class OwnWeights(FrozenOp):
+    """A layer's own weights, maybe packed: only inference can afford that."""
 
     def __init__(self, plan: WeightedPlan) -> None:
         self.plan = plan

@@ -14,7 +14,7 @@ import pycaffe_fire as caffe
 from pycaffe_fire import schema
 from pycaffe_fire.backend import plan_choices
 from pycaffe_fire.backend.base import Window
-from pycaffe_fire.layers.frozen import PackedWeights
+from pycaffe_fire.layers.frozen import OwnWeights
 from tests.backend.op_cases import Array, Conv, blob, window
 from tests.backend.test_winograd import SAME, WIDE, exact, normal
 
@@ -214,7 +214,7 @@ def test_nets_run_what_was_chosen(monkeypatch: pytest.MonkeyPatch, method: str) 
         nets[1].params["first"][0].data[...] = nets[0].params["first"][0].data
         found, expected = (net.forward(data=x)["folded"].copy() for net in nets)
         np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
-    ops = [step.op for step in nets[0].inference._steps if hasattr(step, "op")]
-    assert len(ops) == (1 if method == "direct" else 2)
-    assert any(isinstance(op, PackedWeights) for op in ops) == (method != "direct")
-    assert all(op.plan.packs == (method != "direct") for op in ops)
+    first, plain, folded = (step.op for step in nets[0].inference._steps if hasattr(step, "op"))
+    kinds = [isinstance(op, OwnWeights) for op in (first, plain, folded)]
+    assert kinds == [True, True, False] and not first.plan.packs
+    assert plain.plan.packs == folded.plan.packs == (method != "direct")

@@ -162,11 +162,11 @@ class OneDNNBackend(KernelBackend):
     def packed_convolution(
         self, x: Blob, w: Blob, b: Blob | None, y: Blob, window: Window, groups: int,
         relu: float | None,
-    ) -> WeightedPlan:  # fmt: skip
-        if not self._may_transform or len(window.kernel) != 2 or 0 in x.shape:
-            return self.convolution(x, w, b, y, window, groups, relu)
+    ) -> WeightedPlan | None:  # fmt: skip
+        if len(window.kernel) != 2 or 0 in x.shape:
+            return None
         direct = Convolution(self, x, w, b, y, window, groups, relu, transposed=False)
-        return fastest_convolution(direct, self._per_sample)
+        return fastest_convolution(direct, self._per_sample) if self._may_transform else direct
 
     def joined(self, plans: Sequence[WeightedPlan]) -> Callable[[], None]:
         programs = [plan.program() for plan in plans if isinstance(plan, Weighted)]
