@@ -93,7 +93,8 @@ def test_groups(kind: Any) -> None:
         made.w.data[...] = w
         made.pack()
         found.append(forward(made, x))
-    np.testing.assert_allclose(*found, atol=5e-6 * np.abs(found[0]).max())
+    expected, transformed = found
+    np.testing.assert_allclose(transformed, expected, atol=5e-6 * np.abs(expected).max())
 
 
 def test_the_library_has_a_kernel_for_groups_of_one_pixel() -> None:

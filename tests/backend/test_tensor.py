@@ -246,6 +246,7 @@ def test_impossible_shapes(backend: CountingBackend) -> None:
 def test_scores_in_a_blocked_layout(channels: int) -> None:
     """One pixel's channels lie in plain order, unless the last block is filled up."""
     backend = cpu_backend()
+    y: Any
     x, y, w = (Blob(backend, s) for s in ((3, 16, 1, 1), (3, channels, 1, 1), (channels, 16, 1, 1)))
     rng = np.random.default_rng(0)
     x.data[...], w.data[...] = rng.standard_normal(x.shape), rng.standard_normal(w.shape)

@@ -14,7 +14,7 @@ from ..kernels import winograd as kernels
 from ..kernels.winograd import PRODUCTS
 from ..tensor import NATIVE, Array
 from .convolution import Convolution
-from .layouts import Descriptor, OneDNNTensor, Program
+from .layouts import Argument, Descriptor, OneDNNTensor, Program
 from .library import CONVOLUTION_DIRECT, FORWARD_TRAINING, dims
 from .winograd import Operand, Slice, Winograd
 
@@ -86,7 +86,9 @@ class GroupedWinograd(PackedWinograd):
         packed = self._memory(layout)
         copy, multiply = Program(self.backend), Program(self.backend)
         copy.reorder(u.tensor, packed, seen, layout)
-        operands = {"src": self._v.whole, "weights": (packed, layout), "dst": self._m.whole}
+        operands: dict[str | int, Argument] = {
+            "src": self._v.whole, "weights": (packed, layout), "dst": self._m.whole,
+        }  # fmt: skip
         multiply.add(made, operands)
         return Product(u, copy, multiply)
 
