@@ -6,10 +6,10 @@ import os
 import platform
 import socket
 import sys
-from pathlib import Path
 
 from ..version import VERSION
 from . import available_cores
+from .host import processor
 
 LIBRARIES = ("numpy", "numba", "google.protobuf", "cupy", "mpi4py")
 
@@ -33,16 +33,6 @@ def versions() -> dict[str, str]:
         if version:
             found[name.rpartition(".")[2]] = str(version)
     return found
-
-
-def processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def _memory() -> int:

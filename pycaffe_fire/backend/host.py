@@ -1,11 +1,20 @@
-"""How much memory this machine still has for us, and how much of it we have."""
+"""This machine: its processor, how much memory it still has for us, and how much of it we have."""
 
 from __future__ import annotations
 
 import os
+import platform
 from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
+
+
+def processor() -> str:
+    """Its name."""
+    for line in _read("/proc/cpuinfo").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def free_bytes() -> int | None:

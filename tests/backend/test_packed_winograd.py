@@ -122,8 +122,8 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[type]:
     return tried
 
 
-def choice(made: Any, per_sample: bool = False) -> type:
-    return type(plan_trials.fastest_convolution(made, per_sample))
+def choice(made: Any) -> type:
+    return type(plan_trials.fastest_convolution(made))
 
 
 def test_the_fastest_is_kept_for_later_processes(timed: list[type], folder: Path) -> None:
@@ -163,12 +163,15 @@ def test_nowhere_to_keep_choices_is_said_once(
     assert caplog.text.count("timed plans are not kept") == 1
 
 
-def test_what_is_never_timed(timed: list[type]) -> None:
+def test_what_is_never_timed(monkeypatch: pytest.MonkeyPatch, timed: list[type]) -> None:
     choice(direct((1, 16, 7, 7), 16, SAME))  # too small to matter
-    choice(direct(SMALL, 64, SAME), per_sample=True)
     choice(direct(SMALL, 64, window((3, 3), 2, 1)))  # has one method only
     made = direct((8, 64, 28, 28), 64, SAME)
-    made.backend.convolution(made.x, made.w, made.b, made.y, SAME, 1)  # for training
+    op = (made.x, made.w, made.b, made.y, SAME, 1, None)
+    made.backend.convolution(*op)  # for training
+    monkeypatch.setenv(onednn.SAME_IN_EVERY_BATCH, "1")
+    with made.backend.per_sample(True):
+        assert made.backend.packed_convolution(*op) is None
     assert not timed
 
 
@@ -177,7 +180,7 @@ def test_a_trial_leaves_the_blobs_alone() -> None:
     made.x.data[...] = 1
     made.w.data[...] = 2
     made.y.data[...] = 3
-    plan_trials.fastest_convolution(made, False)
+    plan_trials.fastest_convolution(made)
     assert (made.x.data == 1).all() and (made.w.data == 2).all() and (made.y.data == 3).all()
 
 

@@ -163,10 +163,10 @@ class OneDNNBackend(KernelBackend):
         self, x: Blob, w: Blob, b: Blob | None, y: Blob, window: Window, groups: int,
         relu: float | None,
     ) -> WeightedPlan | None:  # fmt: skip
-        if len(window.kernel) != 2 or 0 in x.shape:
+        if self._per_sample or len(window.kernel) != 2 or 0 in x.shape:
             return None
         direct = Convolution(self, x, w, b, y, window, groups, relu, transposed=False)
-        return fastest_convolution(direct, self._per_sample) if self._may_transform else direct
+        return fastest_convolution(direct) if self._may_transform else direct
 
     def joined(self, plans: Sequence[WeightedPlan]) -> Callable[[], None]:
         programs = [plan.program() for plan in plans if isinstance(plan, Weighted)]

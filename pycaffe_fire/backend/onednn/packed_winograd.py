@@ -37,8 +37,8 @@ class PackedWinograd(Winograd):
     packs = True
     weight_cost = 10  # to read a number of U
 
-    def __init__(self, direct: Convolution, per_sample: bool = False) -> None:
-        super().__init__(direct, per_sample)
+    def __init__(self, direct: Convolution) -> None:
+        super().__init__(direct)
         self._products: list[Product] = []
 
     def _cut(self, together: int) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..base import WeightedPlan
 from ..blob import Blob
-from ..hardware import processor
+from ..host import processor
 from ..plan_choices import PlanChoices, choices_file
 from .convolution import Convolution
 from .packed_winograd import GroupedWinograd, PackedWinograd
@@ -28,15 +28,13 @@ REPEATS = 3
 OTHERS = 8_000_000  # numbers of other layers, say, which pass through the caches before each run
 
 
-def fastest_convolution(direct: Convolution, per_sample: bool) -> WeightedPlan:
-    """For weights that rarely change. `per_sample`: what an estimate says for one image, so that
-    the answer does not depend on the batch."""
+def fastest_convolution(direct: Convolution) -> WeightedPlan:
+    """A plan for weights that rarely change."""
     if not Winograd.can(direct):
         return direct
     pixels = direct.y.shape[0] * prod(direct.y.shape[2:])
-    if per_sample or pixels * prod(direct.w.shape) < WORTH_A_TRIAL:
-        suits = PackedWinograd.suits(direct, per_sample)
-        return PackedWinograd(direct, per_sample) if suits else direct
+    if pixels * prod(direct.w.shape) < WORTH_A_TRIAL:
+        return PackedWinograd(direct) if PackedWinograd.suits(direct) else direct
     known = _choices(direct.backend.describe())
     shapes = (list(blob.shape) for blob in (direct.x, direct.w, direct.y))
     op = f"convolution {' '.join(map(str, shapes))} pad {list(direct.window.pad)}"
