@@ -53,6 +53,7 @@ def test_it_goes_on_where_it_stopped_and_makes_tables(
     assert main(run) == 0
     count = len(runs.commands)
     assert count == 11
+    assert runs.commands[0][2] == "models/googlenet/train_val.prototxt"  # figures name it so
     text = (tmp_path / "tables.md").read_text()
     assert "| googlenet, 32 | 1000 | 1.50 | torch.compile | 1.00 / 2.00 |" in text
     assert "| resnet50, 1 | 10.0 (12.0) | onnxruntime 1 3.00 | 1.5 | 128 |" in text

@@ -28,7 +28,8 @@ from pycaffe_fire.errors import FireError
 from pycaffe_fire.schema.files import replacing
 
 HERE = Path(__file__).parent
-MODELS = HERE.parents[1] / "models"
+ROOT = HERE.resolve().parents[1]
+MODELS = Path("models")  # from there
 OURS = "pycaffe_fire"
 PACKAGES = ("torch", "onnxruntime", "openvino", "opencv-python-headless", "numba", "numpy")
 TRAINED = (
@@ -60,7 +61,8 @@ def jobs(options: argparse.Namespace) -> Iterator[Job]:
     if options.only in (None, "infer"):
         for net in INFERRED:
             prototxt = str(MODELS / net / "deploy.prototxt")
-            starts = ("--starts", "2", "--limit", "40", "--opencv", options.opencv)
+            opencv = str(Path(options.opencv).absolute())
+            starts = ("--starts", "2", "--limit", "40", "--opencv", opencv)
             yield Job("infer", net, (prototxt, *starts, *threads))
 
 
@@ -135,12 +137,13 @@ def _done(job: Job, folder: Path, again: bool) -> bool:
         print(f"{file} is there")
         return True
     print(f"\n{job.kind} {job.net}", flush=True)
-    command = [sys.executable, str(HERE / f"{job.kind}.py"), *job.arguments, "--json", str(file)]
+    bench = str(ROOT / "tools" / "bench" / f"{job.kind}.py")
+    command = [sys.executable, bench, *job.arguments, "--json", str(file.resolve())]
     return _measure(command) == 0
 
 
 def _measure(command: Sequence[str]) -> int:
-    return subprocess.run(command, check=False).returncode
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
 def _write(file: Path, text: str) -> None:
