@@ -40,30 +40,36 @@ class BlasBackend(KernelBackend):
     def _pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self.threads - 1, "blas")
 
+    def parts(self, count: int) -> list[tuple[int, int]]:
+        """0 .. count cut into parts (first, stop), one for each thread."""
+        parts = max(1, min(self.threads, count))
+        return [(count * n // parts, count * (n + 1) // parts) for n in range(parts)]
+
     def share(self, count: int, run: Callable[[int, int], None]) -> None:
         """run(first, stop) for parts of 0 .. count, one on each thread, where kernels and BLAS then
         keep to one; a single part may use them all."""
-        parts = max(1, min(self.threads, count))
-        if parts == 1 and self.threads > 1:
+        first, *others = self.parts(count)
+        if not others and self.threads > 1:
             use_threads(self.threads)
-            return run(0, count)
+            return run(*first)
 
-        def part(number: int) -> None:
+        def part(bounds: tuple[int, int]) -> None:
             use_threads(1)
-            run(count * number // parts, count * (number + 1) // parts)
+            run(*bounds)
 
         with single_threaded_products:
-            others = [self._pool.submit(part, number) for number in range(1, parts)]
-            part(0)
-            for other in others:
+            elsewhere = [self._pool.submit(part, bounds) for bounds in others]
+            part(first)
+            for other in elsewhere:
                 other.result()
         return None
 
-    def scratch(self, elements: int) -> Array:
-        """Uninitialised flat memory of a thread, for one op at a time."""
-        memory = getattr(self._own, "memory", None)
+    def scratch(self, elements: int, purpose: str) -> Array:
+        """Uninitialised flat memory of a thread for this purpose, of one op at a time."""
+        memory: Array | None = getattr(self._own, purpose, None)
         if memory is None or memory.size < elements:
-            memory = self._own.memory = self.empty(elements)
+            memory = self.empty(elements)
+            setattr(self._own, purpose, memory)
         return memory[:elements]
 
     def another(self, threads: int) -> BlasBackend:

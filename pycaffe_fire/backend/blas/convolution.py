@@ -4,27 +4,42 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from contextlib import ExitStack
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..base import WeightedPlan, Window
 from ..blob import Blob
 from ..kernels import rows as kernels
+from ..kernels.update import add_into
 from ..numpy.shifts import shifts
 from ..tensor import Array, ChannelsLast
 from .layouts import images, read, some, writing
-from .products import single_threaded_products
 
 if TYPE_CHECKING:
     from . import BlasBackend
 
-CHUNK = 1 << 19  # numbers in the patches of the images that a thread works on together
+# A thread works on so many numbers at a time, which then stay in a cache: of patches, but no fewer
+# windows than these, and of outputs that wait for their bias.
+PATCHES, WINDOWS = 1 << 19, 768
+OUTPUTS = 1 << 16
+
+
+class Part(NamedTuple):
+    """What a thread does of a backward pass: rows of some images, and the weights."""
+
+    dy: Array
+    w: Any  # as `matrices` made them, if there is a dx
+    dx: Array | None  # to be written
+    x: Array | None  # None: no gradient of the weights
+    weights: Array  # to be written: `summands` numbers
+    bias: Array  # to be written
 
 
 class Convolution(WeightedPlan):
-    """A subclass multiplies, for some images of a batch at a time: threads take shares of it.
+    """A subclass multiplies parts of a batch at a time: threads take shares of it.
 
     Weights keep Caffe's order (O, I/groups, height, width).
     """
@@ -36,6 +51,8 @@ class Convolution(WeightedPlan):
         self.backend, self.x, self.w, self.b, self.y = backend, x, w, b, y
         self.window, self.groups, self.relu = window, groups, relu
         self.sizes = (*x.shape[2:], *y.shape[2:])
+        self.units = x.shape[0]  # forward can be cut into so many parts
+        self.summands = w.count  # numbers that hold the gradient of the weights of a part
         self._no_bias = np.zeros(y.shape[1], np.float32)
         y.lay_out(ChannelsLast(y.shape))
 
@@ -46,71 +63,101 @@ class Convolution(WeightedPlan):
             x, w = read(self.x.value), self.matrices(self.w.data)
 
             def run(first: int, stop: int) -> None:
-                self.multiply(some(x, self.x, first, stop), w, some(y, self.y, first, stop),
-                              bias, slope)  # fmt: skip
+                self.multiply(x, w, y, first, stop, bias, slope)
 
-            self.backend.share(self.x.shape[0], run)
+            self.backend.share(self.units, run)
 
     def backward(self, data: bool, weights: bool, bias: bool) -> None:
-        dy = read(self.y.gradient)
-        if bias and self.b is not None:
-            with single_threaded_products:
-                self.b.diff[...] += (np.ones(len(dy), np.float32) @ dy).reshape(self.b.shape)
-        if data:
-            with writing(self.x.gradient) as dx:
-                self._back(dy, dx, weights)
-        elif weights:
-            self._back(dy, None, weights)
+        with ExitStack() as stack:
+            dx = stack.enter_context(writing(self.x.gradient)) if data else None
+            self._back(dx, weights, bias)
 
-    def _back(self, dy: Array, dx: Array | None, weights: bool) -> None:
-        x = read(self.x.value) if weights else None
+    def _back(self, dx: Array | None, weights: bool, bias: bool) -> None:
+        dy, x = read(self.y.gradient), read(self.x.value) if weights else None
         w = None if dx is None else self.matrices(self.w.data)
-        found: dict[int, Array] = {}
+        bounds = self.backend.parts(self.x.shape[0])
+        sums = self.backend.scratch(len(bounds) * self.summands if weights else 0, "sums")
+        sums, slopes = (
+            sums.reshape(len(bounds), -1),
+            np.empty((len(bounds), self.y.shape[1]), np.float32),
+        )
 
         def run(first: int, stop: int) -> None:
+            number = bounds.index((first, stop))
             mine, theirs = (
                 None if rows is None else some(rows, self.x, first, stop) for rows in (x, dx)
             )
-            part = self.back(some(dy, self.y, first, stop), w, theirs, mine)
-            if part is not None:
-                found[first] = part
+            above = some(dy, self.y, first, stop)
+            self.back(Part(above, w, theirs, mine, sums[number], slopes[number]))
 
         self.backend.share(self.x.shape[0], run)
-        for _, part in sorted(found.items()):
-            self.w.diff[...] += part.reshape(self.w.shape)
+        if weights:
+            self.add_weights(sums)
+        if bias and self.b is not None:
+            self.b.diff[...] += slopes.sum(axis=0).reshape(self.b.shape)
 
     @abstractmethod
-    def matrices(self, weights: Array) -> Array:
+    def matrices(self, weights: Array) -> Any:
         """The weights as `multiply` and `back` take them."""
 
     @abstractmethod
-    def multiply(self, x: Array, w: Array, y: Array, bias: Array, slope: np.float32) -> None:
-        """y = x * w + bias, then a ReLU with this slope."""
+    def multiply(
+        self, x: Array, w: Any, y: Array, first: int, stop: int, bias: Array, slope: np.float32
+    ) -> None:
+        """y = x * w + bias, then a ReLU with this slope, for units `first` up to `stop`."""
 
     @abstractmethod
-    def back(self, dy: Array, w: Any, dx: Array | None, x: Array | None) -> Array | None:
-        """Write the gradient of x, unless dx is None; return that of the weights in Caffe's order,
-        unless x is None."""
+    def back(self, part: Part) -> None:
+        """Write all that the part is to have written."""
+
+    def add_weights(self, sums: Array) -> None:
+        """Add what the parts wrote to the gradient of the weights."""
+        total = self.w.diff.reshape(-1)
+
+        def run(first: int, stop: int) -> None:
+            for each in sums:
+                add_into(total[first:stop], each[first:stop])
+
+        self.backend.share(total.size, run)
+
+
+def _sum_rows(rows: Array, out: Array) -> None:
+    np.matmul(np.ones(len(rows), np.float32), rows, out=out)
 
 
 class Pointwise(Convolution):
     """Windows of one pixel: images are one matrix."""
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.units = self.x.shape[0] * prod(self.x.shape[2:])
+
     def matrices(self, weights: Array) -> Array:
         return weights.reshape(self.w.shape[:2])
 
-    def multiply(self, x: Array, w: Array, y: Array, bias: Array, slope: np.float32) -> None:
-        np.matmul(x, w.T, out=y)
-        kernels.finish(y, bias, slope)
+    def multiply(
+        self, x: Array, w: Any, y: Array, first: int, stop: int, bias: Array, slope: np.float32
+    ) -> None:
+        step = max(1, OUTPUTS // len(w))
+        for start in range(first, stop, step):
+            rows = slice(start, min(start + step, stop))
+            np.matmul(x[rows], w.T, out=y[rows])
+            kernels.finish(y[rows], bias, slope)
 
-    def back(self, dy: Array, w: Any, dx: Array | None, x: Array | None) -> Array | None:
-        if dx is not None:
-            np.matmul(dy, w, out=dx)
-        return None if x is None else dy.T @ x
+    def back(self, part: Part) -> None:
+        _sum_rows(part.dy, part.bias)
+        if part.dx is not None:
+            np.matmul(part.dy, part.w, out=part.dx)
+        if part.x is not None:
+            np.matmul(part.dy.T, part.x, out=part.weights.reshape(self.w.shape[:2]))
 
 
 class Patches(Convolution):
-    """im2col: the pixels that a window sees become a row, some images at a time."""
+    """im2col: the pixels that a window sees become a row, some rows of windows at a time."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.units = self.x.shape[0] * self.y.shape[2]
 
     def matrices(self, weights: Array) -> Array:
         """(groups, O/groups, cells * I/groups)"""
@@ -118,24 +165,48 @@ class Patches(Convolution):
         turned = weights.reshape(outputs, inputs, -1).swapaxes(1, 2)
         return turned.reshape(self.groups, outputs // self.groups, inputs * prod(kernel))
 
-    def multiply(self, x: Array, w: Array, y: Array, bias: Array, slope: np.float32) -> None:
-        for group, rows, patches in self._gathered(x, len(y)):
+    def multiply(
+        self, x: Array, w: Any, y: Array, first: int, stop: int, bias: Array, slope: np.float32
+    ) -> None:
+        for rows, group, patches in self._gathered(x, first, stop):
             np.matmul(patches, w[group].T, out=y[rows, self._outputs(group)])
-        kernels.finish(y, bias, slope)
+            if group == self.groups - 1:
+                kernels.finish(y[rows], bias, slope)
 
-    def back(self, dy: Array, w: Any, dx: Array | None, x: Array | None) -> Array | None:
-        if dx is not None:
-            for group, first, rows, patches in self._chunks(len(dy)):
-                np.matmul(dy[rows, self._outputs(group)], w[group], out=patches)
-                kernels.scatter(patches, dx, first, self.sizes, self._window, self._inputs(group))
-        if x is None:
-            return None
+    def back(self, part: Part) -> None:
+        _sum_rows(part.dy, part.bias)
+        rows_of_windows, (outputs, inputs, *kernel) = len(part.dy) // self.sizes[3], self.w.shape
+        if part.dx is not None:
+            for start, rows in self._chunks(0, rows_of_windows, whole=True):
+                for group in range(self.groups):
+                    patches = self._patches(rows)
+                    np.matmul(part.dy[rows, self._outputs(group)], part.w[group], out=patches)
+                    image = start // self.sizes[2]
+                    kernels.scatter(
+                        patches, part.dx, image, self.sizes, self._window, self._inputs(group)
+                    )
+        if part.x is not None:
+            shape = self.groups, outputs // self.groups, prod(kernel) * inputs
+            total = part.weights.reshape(shape)
+            product = self.backend.scratch(total[0].size, "product").reshape(shape[1:])
+            for rows, group, patches in self._gathered(part.x, 0, rows_of_windows):
+                slopes = part.dy[rows, self._outputs(group)].T
+                if rows.start == 0:
+                    np.matmul(slopes, patches, out=total[group])
+                else:
+                    np.matmul(slopes, patches, out=product)
+                    total[group] += product
+
+    def add_weights(self, sums: Array) -> None:
         outputs, inputs, *kernel = self.w.shape
-        cells = prod(kernel)
-        total = np.zeros((self.groups, outputs // self.groups, cells * inputs), np.float32)
-        for group, rows, patches in self._gathered(x, len(dy)):
-            total[group] += dy[rows, self._outputs(group)].T @ patches
-        return total.reshape(outputs, cells, inputs).swapaxes(1, 2)
+        total = self.w.diff.reshape(outputs, inputs, -1)
+        each = sums.reshape(-1, outputs, prod(kernel), inputs).swapaxes(2, 3)
+
+        def run(first: int, stop: int) -> None:
+            for part in each:
+                total[first:stop] += part[first:stop]
+
+        self.backend.share(outputs, run)
 
     @property
     def _window(self) -> tuple[tuple[int, ...], ...]:
@@ -151,20 +222,27 @@ class Patches(Convolution):
         size = self.w.shape[1]
         return group * size, size
 
-    def _chunks(self, windows: int) -> Iterator[tuple[int, int, slice, Array]]:
-        """Group, first image, rows of y, and memory for their patches."""
-        pixels, width = prod(self.y.shape[2:]), prod(self.w.shape[1:])
-        step = max(1, CHUNK // (pixels * width)) * pixels
-        for group in range(self.groups):
-            for start in range(0, windows, step):
-                rows = slice(start, min(start + step, windows))
-                patches = self.backend.scratch((rows.stop - start) * width)
-                yield group, start // pixels, rows, patches.reshape(-1, width)
+    def _chunks(self, first: int, stop: int, whole: bool = False) -> Iterator[tuple[int, slice]]:
+        """Rows of windows, or whole images, in chunks: where each begins, and its rows of y."""
+        columns, width = self.y.shape[3], prod(self.w.shape[1:])
+        step = max(1, max(PATCHES // width, WINDOWS) // columns)
+        if whole:
+            step = max(1, step // self.y.shape[2]) * self.y.shape[2]
+        for start in range(first, stop, step):
+            yield start, slice(start * columns, min(start + step, stop) * columns)
 
-    def _gathered(self, x: Array, windows: int) -> Iterator[tuple[int, slice, Array]]:
-        for group, first, rows, patches in self._chunks(windows):
-            kernels.gather(x, patches, first, self.sizes, self._window, self._inputs(group))
-            yield group, rows, patches
+    def _patches(self, rows: slice) -> Array:
+        """Memory for the patches of these rows of y."""
+        count, width = rows.stop - rows.start, prod(self.w.shape[1:])
+        return self.backend.scratch(count * width, "patches").reshape(count, width)
+
+    def _gathered(self, x: Array, first: int, stop: int) -> Iterator[tuple[slice, int, Array]]:
+        """Rows of y, a group, and their patches."""
+        for start, rows in self._chunks(first, stop):
+            for group in range(self.groups):
+                patches = self._patches(rows)
+                kernels.gather(x, patches, start, self.sizes, self._window, self._inputs(group))
+                yield rows, group, patches
 
 
 class Depthwise(Convolution):
@@ -174,28 +252,29 @@ class Depthwise(Convolution):
         """(cells, channels)"""
         return weights.reshape(len(weights), -1).T
 
-    def multiply(self, x: Array, w: Array, y: Array, bias: Array, slope: np.float32) -> None:
-        image, out = images(x, self.x), images(y, self.y)
-        out[...] = 0
-        for cell, (outputs, inputs) in zip(w, self._shifts(), strict=True):
-            out[outputs] += image[inputs] * cell
-        kernels.finish(y, bias, slope)
-
-    def back(self, dy: Array, w: Any, dx: Array | None, x: Array | None) -> Array | None:
-        slopes = images(dy, self.y)
-        if dx is not None:
-            image = images(dx, self.x)
-            image[...] = 0
+    def multiply(
+        self, x: Array, w: Any, y: Array, first: int, stop: int, bias: Array, slope: np.float32
+    ) -> None:
+        for n in range(first, stop):  # one after the other: they stay in a cache
+            rows = some(y, self.y, n, n + 1)
+            image, out = images(some(x, self.x, n, n + 1), self.x), images(rows, self.y)
+            out[...] = 0
             for cell, (outputs, inputs) in zip(w, self._shifts(), strict=True):
+                out[outputs] += image[inputs] * cell
+            kernels.finish(rows, bias, slope)
+
+    def back(self, part: Part) -> None:
+        _sum_rows(part.dy, part.bias)
+        slopes = images(part.dy, self.y)
+        if part.dx is not None:
+            image = images(part.dx, self.x)
+            image[...] = 0
+            for cell, (outputs, inputs) in zip(part.w, self._shifts(), strict=True):
                 image[inputs] += slopes[outputs] * cell
-        if x is None:
-            return None
-        image = images(x, self.x)
-        cells = [
-            np.einsum("nhwc,nhwc->c", slopes[outputs], image[inputs])
-            for outputs, inputs in self._shifts()
-        ]
-        return np.stack(cells, axis=1)
+        if part.x is not None:
+            image, cells = images(part.x, self.x), part.weights.reshape(len(slopes[0, 0, 0]), -1)
+            for k, (outputs, inputs) in enumerate(self._shifts()):
+                cells[:, k] = np.einsum("nhwc,nhwc->c", slopes[outputs], image[inputs])
 
     def _shifts(self) -> Iterator[tuple[Any, Any]]:
         """The pixels that a cell of the window adds to, and those it sees."""

@@ -85,7 +85,7 @@ def _gather(
     height, width, rows, columns = sizes
     kernel, stride, pad, dilation = window
     begin, count = held
-    image, i = first + task // rows, task % rows
+    image, i = (first + task) // rows, (first + task) % rows
     source = at(x, image * height * width * x.shape[1] + begin)
     target = at(patches, task * columns * patches.shape[1])
     dense = dilation[1] == 1 and count == x.shape[1]  # a row of the kernel sees a run of numbers
@@ -109,7 +109,8 @@ def _gather(
 
 @fast_jit
 def gather(x: Any, patches: Any, first: int, sizes: Any, window: Any, held: Any) -> None:
-    """im2col: patches (windows, cells * channels) of some images, from number `first` on.
+    """im2col: patches (windows, cells * channels) of some rows of windows, from number `first` on,
+    counted through all images.
 
     `sizes` are height and width of an image and of what comes out; `held` is the first channel that
     is looked at, and how many are.

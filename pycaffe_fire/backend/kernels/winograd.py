@@ -274,3 +274,63 @@ def _gather_windows(task: int, u: Any, dw: Any, step: int) -> None:
 def gather_windows(u: Any, dw: Any, step: int) -> None:
     """dw += G^T dU G."""
     in_parallel(dw.shape[0] * dw.shape[1], _gather_windows, (u, dw, step))
+
+
+@inlined
+def _plain_windows(task: int, w: Any) -> Any:
+    """The inputs of a task, and how far apart inputs and outputs of plain weights lie."""
+    first = task * LANES
+    area = w.shape[2] * w.shape[3]
+    return first, min(first + LANES, w.shape[1]), area, w.shape[1] * area
+
+
+@fast_part
+def _spread_plain_windows(task: int, w: Any, u: Any, step: int) -> None:
+    first, stop, area, far = _plain_windows(task, w)
+    outputs, size = w.shape[0], w.shape[2]
+    window = np.empty(area * LANES, np.float32)
+    for o in range(0, outputs, LANES):
+        for i in range(first, stop):
+            source = at(w, o * far + i * area)
+            for cell in range(area):
+                for lane in range(LANES):
+                    window[cell * LANES + lane] = source[lane * far + cell]
+            target = i * outputs + o
+            if size == 3:
+                _window_to_u_3(window, 0, size * LANES, LANES, u, target, PATCH * step, step)
+            else:
+                _window_to_u_5(window, 0, size * LANES, LANES, u, target, PATCH * step, step)
+
+
+@fast_jit
+def spread_plain_windows(w: Any, u: Any, step: int, first: int, stop: int) -> None:
+    """U = G w G^T of weights (O, I, k, k), for inputs LANES * first up to LANES * stop."""
+    for task in range(first, stop):
+        _spread_plain_windows(task, w, u, step)
+
+
+@fast_part
+def _gather_plain_windows(task: int, u: Any, dw: Any, step: int) -> None:
+    first, stop, area, far = _plain_windows(task, dw)
+    outputs, size = dw.shape[0], dw.shape[2]
+    window = np.empty(area * LANES, np.float32)
+    for o in range(0, outputs, LANES):
+        for i in range(first, stop):
+            for k in range(area * LANES):
+                window[k] = np.float32(0)
+            source = i * outputs + o
+            if size == 3:
+                _u_to_window_3(u, source, PATCH * step, step, window, 0, size * LANES, LANES)
+            else:
+                _u_to_window_5(u, source, PATCH * step, step, window, 0, size * LANES, LANES)
+            target = at(dw, o * far + i * area)
+            for cell in range(area):
+                for lane in range(LANES):
+                    target[lane * far + cell] += window[cell * LANES + lane]
+
+
+@fast_jit
+def gather_plain_windows(u: Any, dw: Any, step: int, first: int, stop: int) -> None:
+    """dw += G^T dU G of weights (O, I, k, k), for inputs LANES * first up to LANES * stop."""
+    for task in range(first, stop):
+        _gather_plain_windows(task, u, dw, step)
