@@ -13,10 +13,11 @@ import numpy as np
 from ..compiled import fast_jit, fast_part, inlined
 from ..tasks import at, in_parallel
 from .lrn import powers
+from .maxima import LOWEST, max_of_window
+from .tiles import LANES
 
 RUN = 16  # rows per task
 BLOCK = 16384  # elements per task where rows do not matter
-LOWEST = np.finfo(np.float32).min
 
 
 @fast_part
@@ -153,34 +154,46 @@ def scatter(patches: Any, dx: Any, first: int, sizes: Any, window: Any, held: An
     in_parallel(tasks, _scatter, (patches, dx, first, sizes, window, held))
 
 
+WIDE = 4 * LANES
+_max_of_wide, _max_of_vector = max_of_window(4), max_of_window(1)
+
+
+@inlined
+def _max_of_channel(
+    x: Any, start: int, strides: Any, sizes: Any, cells: Any, y: Any, winners: Any, place: int
+) -> None:
+    """The same for one channel."""
+    seen, best, best_cell = at(x, start), LOWEST, 0
+    for row in range(sizes[0]):
+        for column in range(sizes[1]):
+            value = seen[row * strides[0] + column * strides[1]]
+            if not (value <= best or best != best):
+                best, best_cell = value, cells[0] + row * cells[1] + column
+    at(y, place)[0] = best
+    at(winners, place)[0] = np.uint8(best_cell)
+
+
 @fast_part
 def _max_forward(task: int, x: Any, y: Any, winners: Any, sizes: Any, window: Any) -> None:
     height, width, rows, columns = sizes
     kernel, stride, pad = window
     channels = x.shape[1]
     image, i = task // rows, task % rows
-    source = at(x, image * height * width * channels)
     top = i * stride[0] - pad[0]
-    best, cells = np.empty(channels, np.float32), np.empty(channels, np.int32)
+    first_row, stop_row = max(top, 0), min(top + kernel[0], height)
+    wide, whole = channels // WIDE * WIDE, channels // LANES * LANES
     for j in range(columns):
         left, place = j * stride[1] - pad[1], (task * columns + j) * channels
-        for c in range(channels):
-            best[c] = LOWEST  # what Caffe begins with
-            cells[c] = np.int32(0)
-        for h in range(max(top, 0), min(top + kernel[0], height)):
-            for w in range(max(left, 0), min(left + kernel[1], width)):
-                seen = at(source, (h * width + w) * channels)
-                cell = np.int32((h - top) * kernel[1] + w - left)
-                for c in range(channels):
-                    value, old, known = seen[c], best[c], cells[c]
-                    stays = (value <= old) | (old != old)  # NaN wins over every number
-                    best[c] = old if stays else value
-                    cells[c] = known if stays else cell
-        target, winner = at(y, place), at(winners, place)
-        for c in range(channels):
-            target[c] = best[c]
-        for c in range(channels):
-            winner[c] = np.uint8(cells[c])
+        first, stop = max(left, 0), min(left + kernel[1], width)
+        corner = ((image * height + first_row) * width + first) * channels
+        strides, size = (width * channels, channels), (stop_row - first_row, stop - first)
+        cells = (first_row - top) * kernel[1] + first - left, kernel[1]
+        for c in range(0, wide, WIDE):
+            _max_of_wide(x, corner + c, strides, size, cells, y, winners, place + c)
+        for c in range(wide, whole, LANES):
+            _max_of_vector(x, corner + c, strides, size, cells, y, winners, place + c)
+        for c in range(whole, channels):
+            _max_of_channel(x, corner + c, strides, size, cells, y, winners, place + c)
 
 
 @fast_jit

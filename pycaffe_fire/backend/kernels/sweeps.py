@@ -42,16 +42,14 @@ class Arithmetic:
         """a where `sign` is above 0, else b; also of NaN."""
         return self.builder.select(self.builder.fcmp_ordered(">", sign, self.zero), a, b)
 
-    def everywhere(self, number: Any) -> Any:
-        """A vector of one number."""
+    def everywhere(self, number: Any, kind: Any = None) -> Any:
+        """A vector of one number, of this type of vectors (default: of float32)."""
+        kind = self.vector if kind is None else kind
+        unknown = self.ir.Constant(kind, self.ir.Undefined)
         index = self.ir.Constant(self.ir.IntType(32), 0)
-        one = self.builder.insert_element(
-            self.ir.Constant(self.vector, self.ir.Undefined), number, index
-        )
+        one = self.builder.insert_element(unknown, number, index)
         lanes = self.ir.Constant(self.ir.VectorType(self.ir.IntType(32), LANES), [0] * LANES)
-        return self.builder.shuffle_vector(
-            one, self.ir.Constant(self.vector, self.ir.Undefined), lanes
-        )
+        return self.builder.shuffle_vector(one, unknown, lanes)
 
     def address(self, pointer: Any, offset: Any) -> Any:
         return self.builder.bitcast(self.builder.gep(pointer, [offset]), self.vector.as_pointer())
