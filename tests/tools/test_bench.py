@@ -14,6 +14,9 @@ import numpy as np
 import pytest
 
 from pycaffe_fire import schema
+from pycaffe_fire.backend.base import Window
+from pycaffe_fire.backend.blob import Blob
+from pycaffe_fire.backend.numpy import NumPyBackend
 
 BENCH = Path(__file__).parents[2] / "tools" / "bench"
 
@@ -254,3 +257,35 @@ def test_torch_computes_the_same_and_is_timed(
     steps = {name: report["ratios"][name]["step"] for name in report["ratios"]}
     assert report["best"] == min(steps, key=lambda name: steps[name])
     assert all(c["peak_memory"] > 0 for c in report["contenders"].values())
+
+
+def test_caffes_way_computes_the_same_and_is_timed(
+    bench: Any, tiny: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("numba")
+    target = tmp_path / "out.json"
+    run = [tiny, "--threads", "1", "--repeat", "1", "--limit", "0", "--against", "caffe"]
+    assert bench("train").main([*run, "--json", str(target)]) == 0
+    assert "4 gradients agree" in capfd.readouterr().out
+    report = json.loads(target.read_text())
+    assert report["ratios"]["as Caffe 1.0"]["step"] > 0 and report["best"] is None
+
+
+def test_caffes_way_has_groups_strides_and_borders(bench: Any) -> None:
+    pytest.importorskip("numba")
+    found = []
+    for backend in (bench("caffe_path").CaffeBackend(), NumPyBackend()):
+        random = np.random.default_rng(1)
+        x, w, b, y = (
+            Blob(backend, shape) for shape in [(2, 4, 7, 8), (6, 2, 3, 2), (6,), (2, 6, 4, 5)]
+        )
+        for blob in (x, w, b):
+            blob.data[...] = random.standard_normal(blob.shape)
+        window = Window((3, 2), (2, 2), (1, 1), (1, 1))
+        plan = backend.convolution(x, w, b, y, window, groups=2, relu=0.0)
+        plan.forward()
+        y.diff[...] = random.standard_normal(y.shape)
+        plan.backward(data=True, weights=True, bias=True)
+        found.append([y.data, x.diff, w.diff, b.diff])
+    for theirs, ours in zip(*found, strict=True):
+        np.testing.assert_allclose(theirs, ours, atol=1e-5)

@@ -19,6 +19,7 @@ from timing import (
 
 from pycaffe_fire import schema
 from pycaffe_fire.backend import cpu_backend
+from pycaffe_fire.backend.base import Backend
 from pycaffe_fire.errors import FireError
 from pycaffe_fire.net.synthetic import class_counts
 from pycaffe_fire.net.timing import LayerClock
@@ -40,7 +41,7 @@ class FireNet(Contender):
                 shape.dim[0] //= leaves
         self.solver = Solver(
             schema.SolverParameter(type="SGD", lr_policy="fixed", train_net_param=param, **sgd),
-            SolverOptions(cpu_backend(threads), SEED, leaves=leaves, share_gradients=True),
+            SolverOptions(self.backend(threads), SEED, leaves=leaves, share_gradients=True),
         )
         self.net = self.solver.net
         self.inputs = [top for each in param.layer if each.type == "Input" for top in each.top]
@@ -55,6 +56,9 @@ class FireNet(Contender):
             "weights": sum(p.blob.count for p in self.net.parameters.items),
             "layers": len(self.net.layers),
         }
+
+    def backend(self, threads: int) -> Backend:
+        return cpu_backend(threads)
 
     def _values(self, name: str, classes: int | None) -> Any:
         """Normal numbers, or labels that every layer reading them has a class for."""
@@ -146,8 +150,8 @@ class FireNet(Contender):
         }
 
 
-if __name__ == "__main__":
-    fire = FireNet()
+def answer(fire: FireNet) -> None:
+    """Do what train.py asks, until it ends."""
     serve(
         {
             "build": fire.build, "warm": fire.warm, "sample": fire.sample, "memory": fire.memory,
@@ -155,3 +159,7 @@ if __name__ == "__main__":
         },
         FireError,
     )  # fmt: skip
+
+
+if __name__ == "__main__":
+    answer(FireNet())

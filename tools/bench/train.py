@@ -1,9 +1,10 @@
-"""Images per second of forward, backward and a whole training step, alone or against PyTorch.
+"""Images per second of forward, backward and a whole training step, alone or against others.
 
 python tools/bench/train.py models/googlenet/train_val.prototxt --batch 32 --threads 2
 python tools/bench/train.py models/googlenet/train_val.prototxt --against torch --json out.json
 python tools/bench/train.py models/lenet/train_val.prototxt --shape 1,28,28 --profile
 python tools/bench/train.py models/googlenet/train_val.prototxt --batch 16 --library none
+python tools/bench/train.py models/googlenet/train_val.prototxt --library none --against caffe
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from pycaffe_fire.schema.files import replacing
 
 HERE = Path(__file__).parent
 OURS, EAGER, COMPILED = "pycaffe_fire", "torch channels_last", "torch.compile"
-DEFAULT = "torch default"
+DEFAULT, CAFFE = "torch default", "as Caffe 1.0"
 TORCH = (EAGER, COMPILED, DEFAULT)
 TOLERANCE = 0.06  # the share of all cores that others may use during a clean sample
 # A small rate, so that weights and losses stay sane however many steps are taken.
@@ -47,7 +48,7 @@ KEEP_MEMORY = {
 def main(arguments: list[str] | None = None) -> int:
     options = _parse(arguments)
     try:
-        if options.against and importlib.util.find_spec("torch") is None:
+        if options.against == "torch" and importlib.util.find_spec("torch") is None:
             raise BenchError("--against torch needs PyTorch: pip install torch==2.13.0")
         net = synthetic_net(options.net, options.batch, options.shape)
         options.batch = batch_of(net)
@@ -75,7 +76,10 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         "--leaves", type=_positive, default=1, help="of our net, side by side (fire_train --leaves)"
     )
     parser.add_argument("--shape", type=_shape, metavar="C,H,W", help="of an image without a crop")
-    parser.add_argument("--against", choices=["torch"])
+    parser.add_argument(
+        "--against", choices=["torch", "caffe"],
+        help="PyTorch, or Caffe's way on a CPU: im2col and OpenBLAS (caffe_path.py says how)",
+    )  # fmt: skip
     parser.add_argument(
         "--without", type=_modes, default=[], metavar="NAME,NAME",
         help=f"leave out some of {', '.join(TORCH)}",
@@ -190,6 +194,20 @@ def _torches(net: Any, options: argparse.Namespace, folder: Path, stack: ExitSta
     return workers
 
 
+def _as_caffe(net: Any, options: argparse.Namespace, folder: Path, stack: ExitStack) -> Worker:
+    """Caffe's way to compute, checked to give the same loss and gradients."""
+    worker = stack.enter_context(_start(CAFFE, "caffe_path.py", options))
+    found = []
+    with _start(OURS, "fire_net.py", options) as ours:
+        for each in (ours, worker):
+            _build(each, without_dropout(net), options, folder / "check")
+            found.append(each.ask("reference", folder=str(folder)))
+    _compare(CAFFE, *found, _is_normalised(net))
+    built = _build(worker, net, options, folder / "net")
+    print(f"{CAFFE}: {built['backend']}; {len(found[0]['gradients'])} gradients agree")
+    return worker
+
+
 def _is_normalised(net: Any) -> bool:
     return any(layer.type == "BatchNorm" for layer in net.layer)
 
@@ -221,7 +239,11 @@ def _compare(
 
 
 def _race(net: Any, options: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[str, Any]:
-    others = _torches(net, options, folder, stack) if options.against else []
+    others = []
+    if options.against == "torch":
+        others = _torches(net, options, folder, stack)
+    elif options.against == "caffe":
+        others = [_as_caffe(net, options, folder, stack)]
     workers = [_ours(net, options, folder, stack), *others]
     workers += _on_libraries(net, options, folder, stack)
     for worker in workers:
@@ -246,7 +268,7 @@ def _race(net: Any, options: argparse.Namespace, folder: Path, stack: ExitStack)
             for name, result in results.items()
             if name != OURS
         },
-        "best": _best(results) if others else None,
+        "best": _best(results) if options.against == "torch" else None,
     }  # fmt: skip
 
 

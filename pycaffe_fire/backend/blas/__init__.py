@@ -64,7 +64,7 @@ class BlasBackend(KernelBackend):
                 other.result()
         return None
 
-    def scratch(self, elements: int, purpose: str) -> Array:
+    def scratch(self, elements: int, purpose: str = "patches") -> Array:
         """Uninitialised flat memory of a thread for this purpose, of one op at a time."""
         memory: Array | None = getattr(self._own, purpose, None)
         if memory is None or memory.size < elements:
