@@ -204,32 +204,56 @@ def max_forward(x: Any, y: Any, winners: Any, sizes: Any, window: Any) -> None:
 
 
 @inlined
-def _sums(rows: Any, channels: int, half: int, k: Any, alpha: Any, out: Any) -> None:
-    """out = k + alpha * rows summed over channels c - half .. c + half; zeros lie around them."""
-    for c in range(channels):
-        out[c] = rows[c]
-    for by in range(1, half + 1):
-        before, after = at(rows, -by), at(rows, by)
+def _sums(rows: Any, size: int, half: int, k: Any, alpha: Any, out: Any) -> None:
+    """out = k + alpha * rows summed over places i - half .. i + half.
+
+    A window of 5, which most nets have, takes a single loop.
+    """
+    if half == 2:
+        a, b, c, d = at(rows, -2), at(rows, -1), at(rows, 1), at(rows, 2)
+        for i in range(size):
+            out[i] = k + alpha * (rows[i] + (a[i] + b[i]) + (c[i] + d[i]))
+    else:
+        for i in range(size):
+            out[i] = rows[i]
+        for by in range(1, half + 1):
+            before, after = at(rows, -by), at(rows, by)
+            for i in range(size):
+                out[i] += before[i] + after[i]
+        for i in range(size):
+            out[i] = k + alpha * out[i]
+
+
+@inlined
+def _squares(source: Any, count: int, channels: int, half: int) -> Any:
+    """Memory for four times so many rows, each with `half` zeros after it, the first after as many
+    that nothing else uses: the squares of rows, and as much for other things; and how long a row
+    and all of them are."""
+    gap = channels + half
+    size = count * gap
+    work = np.zeros(4 * size + 2 * half, np.float32)
+    squares = at(work, half)
+    for row in range(count):
+        line, square = at(source, row * channels), at(squares, row * gap)
         for c in range(channels):
-            out[c] += before[c] + after[c]
-    for c in range(channels):
-        out[c] = k + alpha * out[c]
+            square[c] = line[c] * line[c]
+    return work, gap, size
 
 
 @fast_part
 def _lrn_forward(task: int, x: Any, y: Any, half: int, numbers: Any) -> None:
     channels, (alpha, minus_beta, k) = x.shape[1], numbers
-    work = np.zeros(4 * channels + 2 * half, np.float32)
-    squares, s = at(work, half), at(work, channels + 2 * half)
-    power, inverse = at(s, channels), at(s, 2 * channels)
-    for row in range(task * RUN, min((task + 1) * RUN, x.shape[0])):
-        source, target = at(x, row * channels), at(y, row * channels)
+    count, begin = min(RUN, x.shape[0] - task * RUN), task * RUN * channels
+    work, gap, size = _squares(at(x, begin), count, channels, half)
+    squares, s = at(work, half), at(work, size + 2 * half)
+    power, inverse = at(s, size), at(s, 2 * size)
+    _sums(squares, size, half, k, alpha, s)
+    powers(s, size, minus_beta, k, alpha, power, inverse)
+    for row in range(count):
+        place = begin + row * channels
+        source, target, factor = at(x, place), at(y, place), at(power, row * gap)
         for c in range(channels):
-            squares[c] = source[c] * source[c]
-        _sums(squares, channels, half, k, alpha, s)
-        powers(s, channels, minus_beta, k, alpha, power, inverse)
-        for c in range(channels):
-            target[c] = source[c] * power[c]
+            target[c] = source[c] * factor[c]
 
 
 @fast_jit
@@ -242,23 +266,27 @@ def lrn_forward(x: Any, y: Any, half: int, numbers: Any) -> None:
 @fast_part
 def _lrn_backward(task: int, x: Any, dy: Any, dx: Any, half: int, numbers: Any) -> None:
     channels, (alpha, minus_beta, k) = x.shape[1], numbers
-    work = np.zeros(4 * channels + 2 * half, np.float32)
-    ratio, s = at(work, half), at(work, channels + 2 * half)
-    power, inverse = at(s, channels), at(s, 2 * channels)
-    cross = np.float32(2) * alpha * minus_beta
-    for row in range(task * RUN, min((task + 1) * RUN, x.shape[0])):
-        place = row * channels
-        source, above, target = at(x, place), at(dy, place), at(dx, place)
+    count, begin = min(RUN, x.shape[0] - task * RUN), task * RUN * channels
+    work, gap, size = _squares(at(x, begin), count, channels, half)
+    ratios, s = at(work, half), at(work, size + 2 * half)
+    power, inverse = at(s, size), at(s, 2 * size)
+    _sums(ratios, size, half, k, alpha, s)
+    powers(s, size, minus_beta, k, alpha, power, inverse)
+    for row in range(count):
+        place = begin + row * channels
+        source, above, ratio = at(x, place), at(dy, place), at(ratios, row * gap)
+        kept, factor = at(power, row * gap), at(inverse, row * gap)
         for c in range(channels):
-            ratio[c] = source[c] * source[c]
-        _sums(ratio, channels, half, k, alpha, s)
-        powers(s, channels, minus_beta, k, alpha, power, inverse)
+            g = kept[c] * above[c]
+            kept[c] = g
+            ratio[c] = g * source[c] * factor[c]
+    _sums(ratios, size, half, np.float32(0), np.float32(2) * alpha * minus_beta, s)
+    for row in range(count):
+        place = begin + row * channels
+        source, target = at(x, place), at(dx, place)
+        kept, around = at(power, row * gap), at(s, row * gap)
         for c in range(channels):
-            power[c] *= above[c]
-            ratio[c] = power[c] * source[c] * inverse[c]
-        _sums(ratio, channels, half, np.float32(0), cross, s)
-        for c in range(channels):
-            target[c] = power[c] + source[c] * s[c]
+            target[c] = kept[c] + source[c] * around[c]
 
 
 @fast_jit
