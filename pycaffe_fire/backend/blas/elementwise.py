@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,8 @@ from .layouts import read, writing
 
 if TYPE_CHECKING:
     from . import BlasBackend
+
+BLOCK = 1 << 16  # elements of a sum that stay in a cache while its parts are added
 
 
 def _flat(tensor: Tensor, written: bool = False) -> Array:
@@ -110,17 +113,19 @@ class Concat(JoinPlan):
 
     def backward(self, wanted: Sequence[bool]) -> None:
         dy, start = read(self.y.gradient), 0
-        for i, x in enumerate(self.xs):
-            if wanted[i]:
-                with writing(x.gradient) as dx:
-                    self._cut(dy, start, dx)
-            start += x.shape[1]
+        with ExitStack() as stack:
+            targets = []
+            for x, is_wanted in zip(self.xs, wanted, strict=True):
+                if is_wanted:
+                    targets.append((start, stack.enter_context(writing(x.gradient))))
+                start += x.shape[1]
 
-    def _cut(self, dy: Array, start: int, dx: Array) -> None:
-        def run(first: int, stop: int) -> None:
-            kernels.copy_columns(dy[first:stop], start, dx[first:stop], 0, dx.shape[1])
+            def run(first: int, stop: int) -> None:
+                for column, dx in targets:
+                    count = dx.shape[1]
+                    kernels.copy_columns(dy[first:stop], column, dx[first:stop], 0, count)
 
-        self.backend.share(len(dy), run)
+            self.backend.share(len(dy), run)
 
 
 class Rows:
@@ -160,15 +165,18 @@ class Sum:
         if any(part.layout != total.layout for part in self.parts) or total.layout.is_plain:
             return self._plain()
         first, *others = self.parts
-        out = _flat(total, written=True) if first is not total else _flat(total)
-        if first is not total:
-            out[...] = _flat(first)
-        for part in map(_flat, others):
-            self._add(out, part)
+        source = _flat(first)
+        out = source if first is total else _flat(total, written=True)
+        self._add(source, [*map(_flat, others)], out)
         total.fresh = NATIVE
 
-    def _add(self, total: Array, part: Array) -> None:
+    def _add(self, source: Array, others: list[Array], out: Array) -> None:
         def run(first: int, stop: int) -> None:
-            add_into(total[first:stop], part[first:stop])
+            for start in range(first, stop, BLOCK):
+                part = slice(start, min(start + BLOCK, stop))
+                if out is not source:
+                    out[part] = source[part]
+                for other in others:
+                    add_into(out[part], other[part])
 
-        self.backend.share(total.size, run)
+        self.backend.share(out.size, run)
