@@ -21,7 +21,7 @@ from ..tensor import Array, ChannelsLast, Tensor
 from .convolution import Convolution, Depthwise, Patches, Pointwise
 from .elementwise import LRN, Concat, ReLU, RowsBatchNorm, RowsWeightedSum, Sum
 from .inner_product import InnerProduct
-from .layouts import rows_of, turned
+from .layouts import rows_of, turn, turned
 from .pooling import AveragePooling, MaxPooling
 from .products import single_threaded_products
 from .winograd import Winograd
@@ -82,7 +82,7 @@ class BlasBackend(KernelBackend):
         turned(out)[...] = rows_of(tensor).reshape(tensor.shape[0], -1, tensor.shape[1])
 
     def from_plain(self, tensor: Tensor, source: Array) -> None:
-        rows_of(tensor).reshape(tensor.shape[0], -1, tensor.shape[1])[...] = turned(source)
+        turn(source, rows_of(tensor))
 
     def convolution(
         self, x: Blob, w: Blob, b: Blob | None, y: Blob, window: Window, groups: int,

@@ -11,6 +11,8 @@ import numpy as np
 from ..blob import Blob
 from ..tensor import NATIVE, Array, ChannelsLast, Tensor
 
+FEW = 8  # channels, as of images
+
 
 def turned(plain: Array) -> Array:
     """(N, C, S...) seen as (N, pixels, C)."""
@@ -40,7 +42,19 @@ def read(tensor: Tensor) -> Array:
     if isinstance(tensor.layout, ChannelsLast):
         tensor.sync()
         return rows_of(tensor)
-    return np.ascontiguousarray(turned(tensor.array)).reshape(-1, tensor.shape[1])
+    rows = np.empty((tensor.layout.elements // tensor.shape[1], tensor.shape[1]), np.float32)
+    turn(tensor.array, rows)
+    return rows
+
+
+def turn(plain: Array, rows: Array) -> None:
+    """rows = a plain array."""
+    out, source = rows.reshape(len(plain), -1, plain.shape[1]), turned(plain)
+    if plain.shape[1] > FEW:
+        out[...] = source
+    else:  # NumPy would take them pixel by pixel
+        for c in range(plain.shape[1]):
+            out[:, :, c] = source[:, :, c]
 
 
 @contextmanager
