@@ -53,7 +53,7 @@ def test_products_keep_to_one_thread_as_long_as_anybody_asks() -> None:
 
 
 @pytest.mark.parametrize(("batch", "threads"), [(1, 2), (3, 2), (1, 1)])
-def test_products_of_a_single_image_use_all_threads(
+def test_threads_share_the_pixels_of_a_single_image(
     monkeypatch: pytest.MonkeyPatch, batch: int, threads: int
 ) -> None:
     backend = BlasBackend(threads)
@@ -64,14 +64,37 @@ def test_products_of_a_single_image_use_all_threads(
     )
     made = backend.convolution(x, w, None, y, Window((1, 1), (1, 1), (0, 0), (1, 1)), 1)
     unlimited, seen = threads_of_blas(), []
-    monkeypatch.setattr(type(made), "multiply", lambda *_: seen.append(threads_of_blas()))
+    for method in ("multiply", "back"):
+        monkeypatch.setattr(type(made), method, lambda *_: seen.append(threads_of_blas()))
+    limited = [1] * len(unlimited)
     made.forward()
-    alone, limited = (batch, threads) == (1, 2), [1] * len(unlimited)
+    assert seen == [limited] * threads
+    seen.clear()
+    made.backward(data=True, weights=False, bias=False)  # an image after the other
+    alone = (batch, threads) == (1, 2)
     assert seen == ([unlimited] if alone else [limited] * min(batch, threads))
 
 
+@pytest.mark.parametrize(("kernel", "stride"), [(1, 1), (3, 1), (3, 2)])
+def test_no_product_wakes_the_threads_of_blas(
+    monkeypatch: pytest.MonkeyPatch, kernel: int, stride: int
+) -> None:
+    """After a product they would wait busily for the next, on cores that our threads need."""
+    made = plan((2, 64, 8, 8), 64, kernel, stride=stride, pad=kernel // 2, threads=2)
+    multiply, seen = np.matmul, []
+
+    def matmul(*arguments: Any, **options: Any) -> Any:
+        seen.extend(threads_of_blas())
+        return multiply(*arguments, **options)
+
+    monkeypatch.setattr(np, "matmul", matmul)
+    made.forward()
+    made.backward(data=True, weights=True, bias=True)
+    assert set(seen) == {1}
+
+
 def plan(shape: tuple[int, ...], outputs: int, kernel: int, groups: int = 1, **more: int) -> Any:
-    backend = BlasBackend(1)
+    backend = BlasBackend(more.get("threads", 1))
     pad = (more.get("pad", 0),) * 2
     window = Window((kernel, kernel), (more.get("stride", 1),) * 2, pad, (1, 1))
     size = [(n + 2 * pad[0] - kernel) // window.stride[0] + 1 for n in shape[2:]]
