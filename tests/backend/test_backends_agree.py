@@ -58,6 +58,7 @@ POOLS = {
     **POOLS,
     "blocks": Pool((2, 16, 7, 7), window((3, 3), 2)),
     "padded bits": Pool((2, 19, 8, 8), window((3, 3), 2, 1)),
+    "blocks, one and a bit": Pool((2, 45, 7, 6), window((3, 3), 2, 1)),
     "global": Pool((2, 32, 6, 6), window((6, 6))),
     "more than 256 cells": Pool((1, 9, 20, 20), window((17, 17), 3)),
 }

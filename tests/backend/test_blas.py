@@ -13,7 +13,7 @@ from pycaffe_fire.backend.blob import Blob
 
 pytest.importorskip("numba")
 
-from pycaffe_fire.backend.blas import BlasBackend  # noqa: E402
+from pycaffe_fire.backend.blas import BlasBackend, convolution, winograd  # noqa: E402
 from pycaffe_fire.backend.blas.convolution import Depthwise, Patches, Pointwise  # noqa: E402
 from pycaffe_fire.backend.blas.products import single_threaded_products  # noqa: E402
 from pycaffe_fire.backend.blas.winograd import Winograd  # noqa: E402
@@ -104,6 +104,30 @@ def plan(shape: tuple[int, ...], outputs: int, kernel: int, groups: int = 1, **m
         made = backend.convolution(x, w, None, y, window, groups)
     assert isinstance(y.value.layout, ChannelsLast)
     return made
+
+
+@pytest.mark.parametrize(("kernel", "stride", "groups"), [(1, 1, 1), (3, 2, 2), (3, 1, 1)])
+def test_chunks_add_up(
+    monkeypatch: pytest.MonkeyPatch, kernel: int, stride: int, groups: int
+) -> None:
+    """However little is worked on at a time: all of it is done, and once."""
+
+    def run() -> list[Any]:
+        random = np.random.default_rng(1)
+        made = plan((2, 64, 8, 8), 64, kernel, groups, stride=stride, pad=kernel // 2)
+        for blob in (made.x, made.w):
+            blob.data[...] = random.standard_normal(blob.shape)
+        made.forward()
+        made.y.diff[...] = random.standard_normal(made.y.shape)
+        made.backward(data=True, weights=True, bias=False)
+        return [made.y.data.copy(), made.x.diff.copy(), made.w.diff.copy()]
+
+    together = run()
+    for module, name in ((convolution, "PATCHES"), (convolution, "OUTPUTS"), (winograd, "CHUNK")):
+        monkeypatch.setattr(module, name, 1000)
+    monkeypatch.setattr(convolution, "WINDOWS", 1)
+    for one, other in zip(run(), together, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
 
 
 def test_every_convolution_has_its_way() -> None:
