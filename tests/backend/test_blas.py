@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from pycaffe_fire.backend.base import Window
 from pycaffe_fire.backend.blob import Blob
+from pycaffe_fire.backend.numpy import NumPyBackend
 
 pytest.importorskip("numba")
 
@@ -152,3 +154,66 @@ def test_a_blob_is_the_same_in_every_layout() -> None:
 
 def test_the_header_says_what_computes() -> None:
     assert BlasBackend(2).describe() == "NumPy's BLAS and compiled kernels, 2 threads"
+
+
+def channels_last(backend: Any, values: Any) -> Blob:
+    made = Blob(backend, values.shape)
+    if backend.name == "blas":
+        made.lay_out(ChannelsLast(values.shape))
+    made.data[...] = values
+    return made
+
+
+def both(run: Callable[[Any], list[Any]]) -> None:
+    """What the backend computes on two threads is what NumPy computes."""
+    for got, want in zip(run(BlasBackend(2)), run(NumPyBackend()), strict=True):
+        limit = 3e-5 * max(1.0, float(np.abs(want).max()))
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=limit)
+
+
+@pytest.mark.parametrize("shape", [(2, 16, 3, 5), (3, 10, 4, 4), (20, 64, 8, 8)], ids=str)
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("given", [False, True], ids=["own", "given"])
+def test_batch_norm(shape: tuple[int, ...], in_place: bool, relu: bool, given: bool) -> None:
+    """The last shape has several blocks of rows, and channels whose mean is far from 0."""
+
+    def run(backend: Any) -> list[Any]:
+        random = np.random.default_rng(1)
+        values = random.standard_normal(shape) + 20 * random.standard_normal((shape[1], 1, 1))
+        x = channels_last(backend, values)
+        y = x if in_place else channels_last(backend, np.zeros(shape))
+        scale, shift = Blob(backend, (shape[1],)), Blob(backend, (shape[1],))
+        for blob in (scale, shift):
+            blob.data[...] = random.standard_normal(blob.shape)
+        made = backend.batch_norm(x, y, scale, shift, 1e-5, given, relu)
+        if given:
+            made.mean.array[...], made.variance.array[...] = 0.5, 4
+        made.forward()
+        y.diff[...] = random.standard_normal(shape)
+        found = [y.data.copy(), made.mean.array.copy(), made.variance.array.copy()]
+        made.backward(data=True, scale=True, shift=True)
+        found += [blob.diff.copy() for blob in (x, scale, shift)]
+        made.restore()
+        return [*found, x.data.copy()]
+
+    both(run)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("relu", [None, 0.1])
+def test_weighted_sum(in_place: bool, relu: float | None) -> None:
+    shape, factors = (3, 10, 120, 40), (1.0, -0.5, 1.0)  # more than a block
+
+    def run(backend: Any) -> list[Any]:
+        random = np.random.default_rng(1)
+        xs = [channels_last(backend, random.standard_normal(shape)) for _ in factors]
+        y = xs[0] if in_place else channels_last(backend, np.zeros(shape))
+        made = backend.weighted_sum(xs, y, factors, relu)
+        made.forward()
+        y.diff[...] = random.standard_normal(shape)
+        found = [y.data.copy()]
+        made.backward([True, True, False])
+        return [*found, *(x.diff.copy() for x in xs[:2])]
+
+    both(run)

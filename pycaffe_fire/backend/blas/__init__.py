@@ -18,8 +18,9 @@ from ..kernel_ops import KernelBackend
 from ..numpy.batch_norm import BatchNorm
 from ..numpy.weighted_sum import WeightedSum
 from ..tensor import Array, ChannelsLast, Tensor
+from .batch_norm import RowsBatchNorm, VectorBatchNorm
 from .convolution import Convolution, Depthwise, Patches, Pointwise
-from .elementwise import LRN, Concat, ReLU, RowsBatchNorm, RowsWeightedSum, Sum
+from .elementwise import LRN, Concat, ReLU, RowsWeightedSum, Sum
 from .inner_product import InnerProduct
 from .layouts import rows_of, turn, turned
 from .pooling import AveragePooling, MaxPooling
@@ -132,7 +133,9 @@ class BlasBackend(KernelBackend):
         self, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None, eps: float,
         global_stats: bool, relu: bool,
     ) -> NormPlan:  # fmt: skip
-        kind = RowsBatchNorm if _is_last(x) else BatchNorm
+        kind: type[BatchNorm] = BatchNorm
+        if _is_last(x):
+            kind = VectorBatchNorm if VectorBatchNorm.suits(x) else RowsBatchNorm
         return kind(self, x, y, scale, shift, eps, global_stats, relu)
 
     def weighted_sum(

@@ -13,7 +13,6 @@ from ..blob import Blob
 from ..kernels import rows as kernels
 from ..kernels.update import add_into
 from ..numpy.add import Sum as PlainSum
-from ..numpy.batch_norm import BatchNorm
 from ..numpy.weighted_sum import WeightedSum
 from ..tensor import NATIVE, Array, ChannelsLast, Tensor
 from .layouts import read, writing
@@ -144,12 +143,49 @@ class Rows:
             rows[...] = values[:, :, 0]
 
 
-class RowsBatchNorm(Rows, BatchNorm):
-    """Rows are samples of one pixel."""
-
-
 class RowsWeightedSum(Rows, WeightedSum):
-    """Elements are alike wherever they lie."""
+    """Elements are alike wherever they lie: threads take runs of them."""
+
+    def __init__(
+        self, backend: BlasBackend, xs: Sequence[Blob], y: Blob, coefficients: Sequence[float],
+        relu: float | None,
+    ) -> None:  # fmt: skip
+        super().__init__(backend, xs, y, coefficients, relu)
+        self.backend = backend
+
+    def forward(self, activate: bool = True) -> None:
+        xs = [read(x.value).reshape(-1) for x in self.xs]
+        slope = np.float32(1 if self.relu is None or not activate else self.relu)
+        with writing(self.y.value) as rows:
+            y = rows.reshape(-1)
+
+            def run(first: int, stop: int) -> None:
+                for start in range(first, stop, BLOCK):
+                    part = slice(start, min(start + BLOCK, stop))
+                    total = self.backend.scratch(part.stop - start)
+                    np.multiply(xs[0][part], np.float32(self.coefficients[0]), out=total)
+                    for x, coefficient in zip(xs[1:], self.coefficients[1:], strict=True):
+                        add_into(total, _times(x[part], coefficient))
+                    kernels.relu_backward(total, total, y[part], slope)
+
+            self.backend.share(y.size, run)
+
+    def backward(self, wanted: Sequence[bool]) -> None:
+        dy = read(self.y.gradient).reshape(-1)
+        for i in reversed(range(len(self.xs))):  # in place, the first gradient is dy itself
+            if wanted[i]:
+                with writing(self.xs[i].gradient) as dx:
+                    self._scale(dy, self.coefficients[i], dx.reshape(-1))
+
+    def _scale(self, dy: Array, coefficient: float, dx: Array) -> None:
+        def run(first: int, stop: int) -> None:
+            np.multiply(dy[first:stop], np.float32(coefficient), out=dx[first:stop])
+
+        self.backend.share(dx.size, run)
+
+
+def _times(values: Array, factor: float) -> Array:
+    return values if factor == 1 else values * np.float32(factor)
 
 
 class Sum:

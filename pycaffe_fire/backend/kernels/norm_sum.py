@@ -53,7 +53,7 @@ def _input_body(at: Any, read: Any, tables: Any, sums: Any, slope: Any) -> Any:
     return [at.plus(at.times(g, factor), drift)], []
 
 
-_total, _squares = sweep(_total_body, 1), sweep(_squares_body, 1)
+total_of, squares_of = sweep(_total_body, 1), sweep(_squares_body, 1)
 _normal_sum = sweep(_normal_sum_body, 2)
 _gradient, _gradient_of_two = sweep(_gradient_body, 3), sweep(_gradient_body, 4)
 _input = sweep(_input_body, 2)
@@ -74,11 +74,11 @@ def _moments(task: int, x: Any, first: int, width: int, means: Any, squares: Any
     none = np.float32(0)
     for lane in range(sample, sample + b, LANES):
         place = sample * pixels + lane - sample
-        _total((x,), place, pixels, b, (), 0, (means,), lane, none)
+        total_of((x,), place, pixels, b, (), 0, (means,), lane, none)
         mean = at(means, lane)
         for j in range(LANES):
             mean[j] /= np.float32(pixels)
-        _squares((x,), place, pixels, b, (means,), lane, (squares,), lane, none)
+        squares_of((x,), place, pixels, b, (means,), lane, (squares,), lane, none)
 
 
 @part
