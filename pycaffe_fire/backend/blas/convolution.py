@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # A thread works on so many numbers at a time, which then stay in a cache: of patches, but no fewer
 # windows than these, and of outputs that wait for their bias.
-PATCHES, WINDOWS = 1 << 19, 768
+PATCHES, WINDOWS = 1 << 17, 768
 OUTPUTS = 1 << 16
 
 
