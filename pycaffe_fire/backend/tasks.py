@@ -30,6 +30,23 @@ def _write_at(typing: Any, source: Any, offset: Any) -> Any:
 at = Intrinsic(_write_at)
 
 
+def _write_copy(typing: Any, source: Any, target: Any, count: Any) -> Any:
+    """copy(source, target, count): so many elements from one pointer to another, which lie apart.
+    A loop would ask again and again whether they do, which short runs are not worth."""
+    types = importlib.import_module("numba.core.types")
+    tools = importlib.import_module("numba.core.cgutils")
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        size = context.get_abi_sizeof(context.get_data_type(source.dtype))
+        tools.raw_memcpy(builder, values[1], values[0], values[2], size)
+        return context.get_dummy_value()
+
+    return types.void(source, target, types.intp), generate
+
+
+copy = Intrinsic(_write_copy)
+
+
 def _write_parallel(typing: Any, count: Any, function: Any, arguments: Any) -> Any:
     """in_parallel(count, f, arguments): f(task, *arguments) for every task below `count`, on the
     threads of `use_threads`, each with a run of neighbouring tasks."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..compiled import fast_jit, fast_part, inlined
-from ..tasks import at, in_parallel
+from ..tasks import at, copy, in_parallel
 from .lrn import powers
 from .maxima import LOWEST, max_of_window
 from .tiles import LANES
@@ -91,21 +91,22 @@ def _gather(
     target = at(patches, task * columns * patches.shape[1])
     dense = dilation[1] == 1 and count == x.shape[1]  # a row of the kernel sees a run of numbers
     pieces, reach = (1, kernel[1]) if dense else (kernel[1], 1)
+    run = reach * count
     for j in range(columns):
-        for piece in range(kernel[0] * pieces):
-            h = i * stride[0] - pad[0] + piece // pieces * dilation[0]
-            left = j * stride[1] - pad[1] + piece % pieces * dilation[1]
-            first_seen, stop = max(0, -left), min(reach, width - left)
-            if h < 0 or h >= height or first_seen >= stop:
-                first_seen, stop = reach, reach
-            line = at(target, (j * kernel[0] * pieces + piece) * reach * count)
-            seen = at(source, (h * width + left) * x.shape[1])
-            for c in range(first_seen * count):
-                line[c] = np.float32(0)
-            for c in range(first_seen * count, stop * count):
-                line[c] = seen[c]
-            for c in range(stop * count, reach * count):
-                line[c] = np.float32(0)
+        for k in range(kernel[0]):
+            h = i * stride[0] - pad[0] + k * dilation[0]
+            for piece in range(pieces):
+                left = j * stride[1] - pad[1] + piece * dilation[1]
+                first_seen, stop = max(0, -left) * count, min(reach, width - left) * count
+                if h < 0 or h >= height or first_seen >= stop:
+                    first_seen, stop = run, run
+                line = at(target, ((j * kernel[0] + k) * pieces + piece) * run)
+                seen = at(source, (h * width + left) * x.shape[1])
+                for c in range(first_seen):
+                    line[c] = np.float32(0)
+                copy(at(seen, first_seen), at(line, first_seen), stop - first_seen)
+                for c in range(stop, run):
+                    line[c] = np.float32(0)
 
 
 @fast_jit
