@@ -202,9 +202,10 @@ def _as_caffe(net: Any, options: argparse.Namespace, folder: Path, stack: ExitSt
         for each in (ours, worker):
             _build(each, without_dropout(net), options, folder / "check")
             found.append(each.ask("reference", folder=str(folder)))
-    _compare(CAFFE, *found, _is_normalised(net))
+    reference, theirs = found
+    _compare(CAFFE, reference, theirs, _is_normalised(net))
     built = _build(worker, net, options, folder / "net")
-    print(f"{CAFFE}: {built['backend']}; {len(found[0]['gradients'])} gradients agree")
+    print(f"{CAFFE}: {built['backend']}; {len(reference['gradients'])} gradients agree")
     return worker
 
 

@@ -34,8 +34,8 @@ def _through_relu(at: Any, normal: Any, dy: Any, scale: Any, shift: Any, slope: 
 
 
 def _sums_body(at: Any, read: Any, tables: Any, sums: Any, slope: Any) -> Any:
-    normal, dy = read
-    g = _through_relu(at, normal, dy, *tables, slope)
+    (normal, dy), (scale, shift) = read, tables
+    g = _through_relu(at, normal, dy, scale, shift, slope)
     return [], [at.plus(sums[0], g), at.plus(sums[1], at.times(g, normal))]
 
 
