@@ -24,7 +24,7 @@ from .packed_winograd import GroupedWinograd, PackedWinograd
 from .winograd import Winograd
 
 WORTH_A_TRIAL = 5_000_000  # multiplications: a tenth of a millisecond
-REPEATS = 3
+REPEATS, ENOUGH = 3, 0.1  # rounds of runs, and seconds after which no other one begins
 OTHERS = 8_000_000  # numbers of other layers, say, which pass through the caches before each run
 
 
@@ -75,13 +75,17 @@ def _stand_in(direct: Convolution) -> Convolution:
 
 
 def _fastest(direct: Convolution) -> str:
-    made = {name: make(_stand_in(direct)) for name, make in METHODS.items()}
+    stand_in = _stand_in(direct)
+    made = {name: make(stand_in) for name, make in METHODS.items()}
     plans = {name: plan for name, plan in made.items() if plan is not None}
     for plan in plans.values():
         plan.pack()
         plan.forward()
     others, least = np.ones(OTHERS, np.float32), dict.fromkeys(plans, float("inf"))
-    for _ in range(REPEATS):
+    began = time.perf_counter()
+    for number in range(REPEATS):
+        if number and time.perf_counter() - began > ENOUGH:
+            break
         for name, plan in plans.items():
             others.sum()
             least[name] = min(least[name], _seconds(plan))
