@@ -469,6 +469,9 @@ class Backend(ABC):
         if not condition:
             on_failure()
 
+    def expect_backward(self) -> None:  # noqa: B027
+        """The plans made so far will run backward: begin with what that takes long to prepare."""
+
     # Ops. Each lays out its output blob as it likes best and returns a plan.
 
     def engine(self, name: str) -> AbstractContextManager[None]:

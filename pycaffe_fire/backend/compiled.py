@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import cache, cached_property
+from pathlib import Path
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
-from .kernel_cache import fingerprint, keep_kernels_in_cache_folder
+from .kernel_cache import fingerprint, held, keep_kernels_in_cache_folder
+from .kernel_workers import workers
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 # No assumption about NaN or infinity: a diverging run must still show them.
 FAST_MATH = {"contract", "reassoc", "arcp"}
+OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+PAUSE = 0.01  # seconds between looks at what another process compiles
 # The team of threads that oneDNN uses too; and where its library is missing, one that a single
 # thread at a time may use, as kernels on one thread do not.
 THREADING_LAYERS = {"omp": "omppool", "workqueue": "workqueue"}
@@ -56,13 +61,22 @@ def available() -> bool:
 
 
 def jit(function: F) -> F:
-    """Compile with numba; the plain function where there is no numba."""
+    """Compile with numba for the types that it meets; the plain function where there is none."""
     return cast(F, Kernel(function))
 
 
-def fast_jit(function: F) -> F:
+def kernel(types: str, **options: Any) -> Callable[[F], F]:
+    """The same for types that are known, as numba writes them, so that it can be made ahead."""
+
+    def make(function: F) -> F:
+        return cast(F, Kernel(function, types, **options))
+
+    return make
+
+
+def fast_kernel(types: str) -> Callable[[F], F]:
     """The same with licence to reorder arithmetic: results may differ between machines."""
-    return cast(F, Kernel(function, fastmath=FAST_MATH))
+    return kernel(types, fastmath=FAST_MATH)
 
 
 def part(function: F) -> F:
@@ -92,7 +106,7 @@ class BuildingBlock:
 
     def made_of(self) -> tuple[Any, ...]:
         """All that the compiled code depends on, for `fingerprint`."""
-        return type(self).__name__, self.options, self.function
+        return type(self).__name__, OPTIONS, self.options, self.function
 
     def __call__(self, *arguments: Any) -> Any:
         return self.function(*arguments)
@@ -147,16 +161,77 @@ class Inlined(BuildingBlock):
 
 
 class Part(BuildingBlock):
-    """Compiled on its own, without a way in for Python."""
+    """Compiled into the kernels that call it, each time once; it returns nothing."""
+
+    def made_of(self) -> tuple[Any, ...]:
+        return *super().made_of(), compiled_into
 
     @cached_property
     def _compiled(self) -> Any:
-        options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, **self.options}
-        return numba().njit(nogil=True, error_model="numpy", **options)(self._resolved())
+        call = _calling(self._dispatcher)
+        code = self.function.__code__
+        names = ("typing", *code.co_varnames[: code.co_argcount])
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        call.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])  # type: ignore[attr-defined]
+        return numba().extending.intrinsic(call)
+
+    @cached_property
+    def _dispatcher(self) -> Any:
+        options = {**OPTIONS, "no_cpython_wrapper": True, **self.options}
+        return numba().njit(**options)(self._resolved())
+
+
+def _calling(dispatcher: Any) -> Callable[..., Any]:
+    """What numba needs to know of a call of a part."""
+    types = importlib.import_module("numba.core.types")
+
+    def call(typing: Any, *arguments: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            made = compiled_into(context, dispatcher, signature.args)
+            context.call_internal_no_propagate(builder, made.fndesc, made.signature, values)
+            return context.get_dummy_value()
+
+        return types.void(*arguments), generate
+
+    call.dispatcher = dispatcher  # type: ignore[attr-defined]
+    return call
+
+
+def compiled_into(context: Any, dispatcher: Any, arguments: Any) -> Any:
+    """A function as a part of the library that is being made, where it is optimised once.
+
+    numba's own calls make a library of every function, down to machine code, and then another of
+    all that its callers take from it.
+    """
+    compiler = importlib.import_module("numba.core.compiler")
+    library = context.active_code_library
+    parts = library.__dict__.setdefault("parts", {})
+    if (dispatcher, arguments) not in parts:
+        flags = compiler.Flags()
+        dispatcher.targetdescr.options.parse_as_flags(flags, dispatcher.targetoptions)
+        flags.no_compile = True
+        made = compiler.compile_internal(
+            context.typing_context, context, library, dispatcher.py_func, arguments,
+            importlib.import_module("numba.core.types").void, flags, locals={},
+        )  # fmt: skip
+        function = library._final_module.get_function(made.fndesc.mangled_name)
+        function.linkage = "linkonce_odr"  # only for this library
+        function.add_function_attribute("noinline")  # loops vectorise more surely on their own
+        parts[dispatcher, arguments] = made
+    return parts[dispatcher, arguments]
 
 
 class Kernel(BuildingBlock):
-    """Python calls it: compiled for the types that it first meets, and kept on disk."""
+    """Python calls it: compiled for the types that it meets, and kept on disk.
+
+    One process at a time compiles a kernel: one that needs it, or one beside (kernel_workers.py).
+    """
+
+    def __init__(self, function: Callable[..., Any], types: str = "", **options: Any) -> None:
+        super().__init__(function, **options)
+        self.types = types
+        self.place = f"{function.__module__}:{function.__qualname__}"
+        self._expected = False
 
     def __call__(self, *arguments: Any) -> Any:
         return self.compiled(*arguments)
@@ -165,41 +240,93 @@ class Kernel(BuildingBlock):
     def _compiled(self) -> Any:
         if not available():
             return self.function
-        options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **self.options}
+        options = {**OPTIONS, **self.options}
         function = self._resolved()
         function.fingerprint = fingerprint(numba().__version__, self)  # type: ignore[attr-defined]
         try:
             made = numba().njit(cache=True, **options)(function)
         except RuntimeError:  # no folder to cache in: a read-only installation without a home
             made = numba().njit(**options)(function)
-        _compile_beside_main_thread(made)
+        self._compile_for = made._compile_for_args
+        made._compile_for_args = lambda *found: _beside_main_thread(
+            lambda is_wanted: self._make(found, is_wanted)
+        )
         return made
 
+    def expect(self) -> None:
+        """It will be called soon: unless it is in the cache, let a process beside compile it."""
+        if self._expected or not self.types or not available():
+            return
+        self._expected = True
+        index = self._index
+        if index is not None and not index.exists():
+            workers.ask(index.parent, self)
 
-def _compile_beside_main_thread(dispatcher: Any) -> None:
+    @property
+    def _index(self) -> Path | None:
+        """The file that is there when the kernel is in the cache; None where there is no cache."""
+        file = getattr(self.compiled._cache, "_cache_file", None)
+        return None if file is None else Path(file._index_path)
+
+    def make_ahead(self) -> None:
+        """Compile it for its types, unless that has been done or another process is at it."""
+        index = self._index
+        if index is None or index.exists():
+            return
+        with held(index.with_suffix(".lock")) as ours:
+            if ours:
+                types, _ = numba().core.sigutils.normalize_signature(f"({self.types},)")
+                self.compiled.compile(types)
+
+    def _make(self, arguments: tuple[Any, ...], is_wanted: Callable[[], bool]) -> Any:
+        """Load it, or compile it; while another process does, make others that are expected."""
+        index = self._index
+        if index is None or index.exists():
+            return self._compile_for(*arguments)
+        workers.ask(index.parent)  # more will follow
+        while is_wanted():
+            with held(index.with_suffix(".lock")) as ours:
+                if ours:  # or another process has made it by now
+                    return self._compile_for(*arguments)
+            with _compilations.elsewhere():
+                other = workers.next_kernel()
+                if other is not None:
+                    other.make_ahead()
+                else:
+                    time.sleep(PAUSE)
+        raise KeyboardInterrupt
+
+
+def expect(*kernels: Callable[..., Any]) -> None:
+    """They will be called soon: those in no cache are compiled ahead, by processes beside."""
+    for each in kernels:
+        if isinstance(each, Kernel):
+            each.expect()
+
+
+def _beside_main_thread(make: Callable[[Callable[[], bool]], Any]) -> Any:
     """Compile in another thread what the main thread calls first, so that it answers signals.
 
     LLVM may keep a thread for seconds, and what a signal's handler raises in one of its callbacks
     is lost, which leaves the kernel half-made. An interrupted thread waits no longer; the compiler
-    finishes that one kernel.
+    finishes that one kernel. `make` is given what tells whether it is still waited for.
     """
-    compile_for = dispatcher._compile_for_args
+    if threading.current_thread() is not threading.main_thread():
+        return make(lambda: True)
+    made: Future[Any] = Future()
+    gone = threading.Event()
 
-    def compile_beside(*arguments: Any, **keywords: Any) -> Any:
-        if threading.current_thread() is not threading.main_thread():
-            return compile_for(*arguments, **keywords)
-        made: Future[Any] = Future()
+    def make_now() -> None:
+        try:
+            made.set_result(make(lambda: not gone.is_set()))
+        except BaseException as error:  # raised where the kernel is needed
+            made.set_exception(error)
 
-        def compile_now() -> None:
-            try:
-                made.set_result(compile_for(*arguments, **keywords))
-            except BaseException as error:  # raised where the kernel is needed
-                made.set_exception(error)
-
-        threading.Thread(target=compile_now, name="compiler").start()
+    threading.Thread(target=make_now, name="compiler").start()
+    try:
         return made.result()
-
-    dispatcher._compile_for_args = compile_beside
+    finally:
+        gone.set()
 
 
 class _Compilations:
@@ -221,6 +348,16 @@ class _Compilations:
             self.done += not starts
         if self.tell is not None:
             self.tell(self.done, time.perf_counter() - self._began)
+
+    @contextlib.contextmanager
+    def elsewhere(self) -> Iterator[None]:
+        """Meanwhile a kernel that is needed here is compiled by another process."""
+        self.count(starts=True)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.running -= 1
 
 
 _compilations = _Compilations()

@@ -6,6 +6,8 @@ upgrade compiles only the kernels that it changes.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import os
 import sys
@@ -26,6 +28,43 @@ def cache_folder() -> Path:
     else:
         base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser() / "pycaffe_fire"
+
+
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[bool]:
+    """Is the lock `path` ours meanwhile? Else another process, or thread, has it.
+
+    The file goes with the lock. Where the file system knows no locks, everybody has it: then
+    kernels may be compiled more than once, with the same result.
+    """
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    except OSError:
+        yield True
+        return
+    try:
+        ours = _lock(descriptor)
+        yield ours
+        if ours:
+            with contextlib.suppress(OSError):
+                path.unlink()
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.EAGAIN, errno.EACCES, errno.EDEADLK)
+    return True
 
 
 def fingerprint(*things: Any) -> str:

@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import compiled
-from .compiled import inlined, jit, part
-from .tasks import at, in_parallel
+from .compiled import inlined, kernel, part
+from .instructions import at, empty, free, min, view
+from .tasks import in_parallel
 
 _M0, _M1 = 0xD2511F53, 0xCD9E8D57
 _W0, _W1 = 0x9E3779B9, 0xBB67AE85
@@ -71,7 +72,7 @@ def philox(key: Any, step: Any, sample: Any, block: Any) -> Any:
 def philox_tile(
     key: Any, step: Any, sample: Any, first_block: Any, blocks: int, pairs: Any
 ) -> None:
-    """Consecutive blocks, from `first_block` on; pairs.view(np.uint32) are their words in order.
+    """Consecutive blocks, from `first_block` on; seen as uint32, `pairs` are their words in order.
 
     A function of its own, because this loop must vectorise and then is seven times as fast.
     """
@@ -81,11 +82,11 @@ def philox_tile(
         pairs[2 * j + 1] = b
 
 
-@jit
+@kernel("u8, u8, u8, u4[:,::1]")
 def _bits_loop(key: Any, step: Any, first: Any, out: Any) -> None:
     rows, n = out.shape
-    pairs = np.empty(2 * TILE, np.uint64)
-    words = at(pairs.view(np.uint32), 0)
+    pairs = empty(2 * TILE, np.uint64)
+    words = view(pairs, np.uint32)
     for i in range(rows):
         for start in range(0, n, 4 * TILE):
             count, line = min(4 * TILE, n - start), at(out, i * n + start)
@@ -93,6 +94,7 @@ def _bits_loop(key: Any, step: Any, first: Any, out: Any) -> None:
             philox_tile(key, step, sample, block, (count + 3) // 4, pairs)
             for j in range(count):
                 line[j] = words[j]
+    free(pairs)
 
 
 def _bits_numpy(key: int, step: int, first: int, rows: int, n: int) -> NDArray[np.uint32]:
@@ -109,9 +111,9 @@ def _log(x: Any) -> Any:
     x = 2^k m with m between sqrt(1/2) and sqrt(2), log m = 2 artanh((m - 1) / (m + 1)).
     """
     least = np.uint64(0x3FE6A09E667F3BCD)  # the bits of sqrt(1/2)
-    shifted = np.float64(x).view(np.uint64) + (np.uint64(0x3FF0000000000000) - least)
+    shifted = view(np.float64(x), np.uint64) + (np.uint64(0x3FF0000000000000) - least)
     k = np.float64(np.int32(shifted >> np.uint64(52)) - np.int32(1023))
-    m = np.uint64((shifted & np.uint64(0x000FFFFFFFFFFFFF)) + least).view(np.float64)
+    m = view(np.uint64((shifted & np.uint64(0x000FFFFFFFFFFFFF)) + least), np.float64)
     s = (m - 1.0) / (m + 1.0)
     z = s * s
     series = (((z / 21 + 1 / 19) * z + 1 / 17) * z + 1 / 15) * z + 1 / 13
@@ -138,18 +140,19 @@ def _cos_sin(angle: Any) -> Any:
 
 @part
 def _normals(task: int, key: Any, step: Any, sample: Any, out: Any) -> None:
-    first, pairs = 4 * TILE * task, np.empty(2 * TILE, np.uint64)
+    first, pairs = 4 * TILE * task, empty(2 * TILE, np.uint64)
     count, numbers = min(4 * TILE, out.size - first), at(out, first)
     philox_tile(key, step, sample, np.uint64(TILE * task), count // 4, pairs)
-    words = at(pairs.view(np.uint32), 0)
+    words = view(pairs, np.uint32)
     for i in range(count // 2):  # words in pairs, for radius and angle
         radius = np.sqrt(-2.0 * _log((np.float64(words[2 * i]) + 1.0) * 2.0**-32))
         cos, sin = _cos_sin(np.float64(words[2 * i + 1]) * _TURN)
         numbers[2 * i] = np.float32(radius * cos)
         numbers[2 * i + 1] = np.float32(radius * sin)
+    free(pairs)
 
 
-@jit
+@kernel("u8, u8, u8, f4[::1]")
 def _normal_loop(key: Any, step: Any, sample: Any, out: Any) -> None:
     """`out` is a multiple of 4 long."""
     in_parallel((out.size + 4 * TILE - 1) // (4 * TILE), _normals, (key, step, sample, out))

@@ -1,7 +1,6 @@
-"""What kernels share: their tasks spread over threads, and plain memory to walk along.
+"""Tasks of kernels, spread over threads.
 
-numba's own prange does the first and array slices the second, but both take it much longer to
-compile.
+numba's own prange does it, too, but takes it much longer to compile.
 """
 
 from __future__ import annotations
@@ -10,41 +9,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from .compiled import Intrinsic
-
-
-def _write_at(typing: Any, source: Any, offset: Any) -> Any:
-    """at(array or pointer, offset): a pointer to an element, counted through the whole array."""
-    types = importlib.import_module("numba.core.types")
-    pointer = source if isinstance(source, types.CPointer) else types.CPointer(source.dtype)
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        start = values[0]
-        if not isinstance(source, types.CPointer):
-            start = context.make_array(source)(context, builder, start).data
-        return builder.gep(start, [values[1]])
-
-    return pointer(source, types.intp), generate
-
-
-at = Intrinsic(_write_at)
-
-
-def _write_copy(typing: Any, source: Any, target: Any, count: Any) -> Any:
-    """copy(source, target, count): so many elements from one pointer to another, which lie apart.
-    A loop would ask again and again whether they do, which short runs are not worth."""
-    types = importlib.import_module("numba.core.types")
-    tools = importlib.import_module("numba.core.cgutils")
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        size = context.get_abi_sizeof(context.get_data_type(source.dtype))
-        tools.raw_memcpy(builder, values[1], values[0], values[2], size)
-        return context.get_dummy_value()
-
-    return types.void(source, target, types.intp), generate
-
-
-copy = Intrinsic(_write_copy)
+from .compiled import Intrinsic, compiled_into
 
 
 def _write_parallel(typing: Any, count: Any, function: Any, arguments: Any) -> Any:
@@ -53,24 +18,13 @@ def _write_parallel(typing: Any, count: Any, function: Any, arguments: Any) -> A
     types = importlib.import_module("numba.core.types")
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        task = _compiled_into(context, function.dispatcher, types.void(types.intp, *arguments))
+        task = compiled_into(
+            context, function.typing_key._defn.dispatcher, (types.intp, *arguments)
+        )
         _Launch(context, builder, task, arguments).write(values[0], values[2])
         return context.get_dummy_value()
 
     return types.void(types.intp, function, arguments), generate
-
-
-def _compiled_into(context: Any, dispatcher: Any, signature: Any) -> Any:
-    """A function as a part of the library that is being made: a call would link one of its own,
-    which had been optimised before."""
-    compiler = importlib.import_module("numba.core.compiler")
-    flags = compiler.Flags()
-    dispatcher.targetdescr.options.parse_as_flags(flags, dispatcher.targetoptions)
-    flags.no_compile = True
-    return compiler.compile_internal(
-        context.typing_context, context, context.active_code_library, dispatcher.py_func,
-        signature.args, signature.return_type, flags, locals={},
-    )  # fmt: skip
 
 
 def _one_after_the_other(count: int, function: Callable[..., None], arguments: Any) -> None:

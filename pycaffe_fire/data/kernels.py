@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ..backend.compiled import Intrinsic, jit, part
+from ..backend.compiled import Intrinsic, inlined, kernel, part
+from ..backend.instructions import at
 
 # Columns of the table that describes one image per row; strides count elements.
 ADDRESS, CHANNEL_STRIDE, ROW_STRIDE, COLUMN_STRIDE, KIND, TOP, LEFT, MIRROR = range(8)
+COLUMNS = 8
 BYTES, FLOATS, PACKED = range(3)  # packed: red, green, blue and a fourth byte per pixel
 
 
@@ -36,75 +38,74 @@ _floats_at = _cast("float32")
 _words_at = _cast("uint32")
 
 
-@part
-def _means(mean: Any, channel: int, row: Any, y: int, width: int) -> Any:
+@inlined
+def _means(mean: Any, channel: int, left: int, y: int, width: int) -> Any:
     """The line of means under a line of the crop; one line may serve for the whole channel."""
-    if mean.shape[1] == 1 and mean.shape[2] == width:
-        return mean[channel, 0]
-    return mean[channel, y, row[LEFT] : row[LEFT] + width]
+    _, lines, columns = mean.shape
+    same = lines == 1 and columns == width
+    return at(mean, channel * columns if same else (channel * lines + y) * columns + left)
 
 
 @part
-def _transform(source: Any, row: Any, mean: Any, scale: Any, out: Any) -> None:
-    channels, height, width = out.shape
-    step = row[COLUMN_STRIDE]
-    last = np.uint64(width - 1)  # unsigned: an index that may be negative is not vectorised
+def _transform(source: Any, table: Any, i: int, mean: Any, scale: Any, out: Any) -> None:
+    _, channels, height, width = out.shape
+    row, lines = at(table, i * COLUMNS), at(out, i * channels * height * width)
+    step, mirror = row[COLUMN_STRIDE], row[MIRROR]
+    last = width - 1
     for c in range(channels):
         for h in range(height):
             y = h + row[TOP]
-            at = c * row[CHANNEL_STRIDE] + y * row[ROW_STRIDE] + row[LEFT] * step
-            line, means = out[c, h], _means(mean, c, row, y, width)
-            # Contiguous loops apart from the general ones: they compile to vector instructions.
-            if step == 1 and row[MIRROR]:
+            seen = at(source, c * row[CHANNEL_STRIDE] + y * row[ROW_STRIDE] + row[LEFT] * step)
+            line, means = at(lines, (c * height + h) * width), _means(mean, c, row[LEFT], y, width)
+            # Contiguous loops apart from the general one: they compile to vector instructions.
+            if step == 1 and mirror:
                 for w in range(width):
-                    line[last - np.uint64(w)] = (np.float32(source[at + w]) - means[w]) * scale
+                    line[last - w] = (np.float32(seen[w]) - means[w]) * scale
             elif step == 1:
                 for w in range(width):
-                    line[w] = (np.float32(source[at + w]) - means[w]) * scale
-            elif row[MIRROR]:
-                for w in range(width):
-                    line[last - np.uint64(w)] = (
-                        np.float32(source[at + w * step]) - means[w]
-                    ) * scale
+                    line[w] = (np.float32(seen[w]) - means[w]) * scale
             else:
+                first, turn = (last, -1) if mirror else (0, 1)
                 for w in range(width):
-                    line[w] = (np.float32(source[at + w * step]) - means[w]) * scale
+                    line[first + w * turn] = (np.float32(seen[w * step]) - means[w]) * scale
 
 
 @part
-def _transform_packed(source: Any, row: Any, mean: Any, scale: Any, out: Any) -> None:
+def _transform_packed(source: Any, table: Any, i: int, mean: Any, scale: Any, out: Any) -> None:
     """Colour images as the decoder leaves them, a word per pixel."""
-    _, height, width = out.shape
-    last = np.uint64(width - 1)
+    _, channels, height, width = out.shape
+    row, lines = at(table, i * COLUMNS), at(out, i * channels * height * width)
+    last, mirror = width - 1, row[MIRROR]
     for h in range(height):  # rows outside, so that a line of pixels is fetched once
         y = h + row[TOP]
-        at = y * row[ROW_STRIDE] + row[LEFT]
+        seen = at(source, y * row[ROW_STRIDE] + row[LEFT])
         for c in range(3):
             shift = np.uint32(16 - 8 * c)
-            line, means = out[c, h], _means(mean, c, row, y, width)
-            if row[MIRROR]:
+            line, means = at(lines, (c * height + h) * width), _means(mean, c, row[LEFT], y, width)
+            if mirror:
                 for w in range(width):
-                    value = np.float32(np.int32((source[at + w] >> shift) & np.uint32(255)))
-                    line[last - np.uint64(w)] = (value - means[w]) * scale
+                    value = np.float32(np.int32((seen[w] >> shift) & np.uint32(255)))
+                    line[last - w] = (value - means[w]) * scale
             else:
                 for w in range(width):
-                    value = np.float32(np.int32((source[at + w] >> shift) & np.uint32(255)))
+                    value = np.float32(np.int32((seen[w] >> shift) & np.uint32(255)))
                     line[w] = (value - means[w]) * scale
 
 
-@jit
+@kernel("i8[:,::1], f4[:,:,::1], f4, f4[:,:,:,::1]")
 def transform_batch(table: Any, mean: Any, scale: Any, out: Any) -> None:
     """out[i] = (crop of image i - mean) * scale, mirrored where the table says so."""
-    for i in range(len(table)):
-        if table[i, KIND] == FLOATS:
-            _transform(_floats_at(table[i, ADDRESS]), table[i], mean, scale, out[i])
-        elif table[i, KIND] == PACKED:
-            _transform_packed(_words_at(table[i, ADDRESS]), table[i], mean, scale, out[i])
+    for i in range(table.shape[0]):
+        row = at(table, i * COLUMNS)
+        if row[KIND] == FLOATS:
+            _transform(_floats_at(row[ADDRESS]), table, i, mean, scale, out)
+        elif row[KIND] == PACKED:
+            _transform_packed(_words_at(row[ADDRESS]), table, i, mean, scale, out)
         else:
-            _transform(_bytes_at(table[i, ADDRESS]), table[i], mean, scale, out[i])
+            _transform(_bytes_at(row[ADDRESS]), table, i, mean, scale, out)
 
 
-@part
+@inlined
 def _varint(source: Any, at: int, end: int) -> Any:
     """(value, position after it); the position is past `end` when the number does not fit."""
     value = np.int64(0)
@@ -124,7 +125,7 @@ _SIZE_TAGS = (1 << 3, 2 << 3, 3 << 3)  # channels, height, width: varints
 _DATA_TAG, _LABEL_TAG, _ENCODED_TAG = 4 << 3 | 2, 5 << 3, 7 << 3  # data: bytes with their length
 
 
-@jit
+@kernel("i8[:,::1], UniTuple(i8, 3), i8[::1], f4[::1]")
 def find_pixels(records: Any, shape: Any, addresses: Any, labels: Any) -> bool:
     """Where the pixels are in a batch of plain Datum records, given by (address, length).
 
@@ -135,7 +136,7 @@ def find_pixels(records: Any, shape: Any, addresses: Any, labels: Any) -> bool:
     pixels = shape[0] * shape[1] * shape[2]
     for i in range(len(records)):
         source, end = _bytes_at(records[i, 0]), records[i, 1]
-        extents = np.zeros(3, np.int64)
+        channels, height, width = np.int64(0), np.int64(0), np.int64(0)
         at, start, size, label = np.int64(0), np.int64(0), np.int64(-1), np.int64(0)
         while at < end:
             tag = source[at]
@@ -147,15 +148,17 @@ def find_pixels(records: Any, shape: Any, addresses: Any, labels: Any) -> bool:
                     return False
                 start, size = at, value
                 at += value
-            elif tag == _SIZE_TAGS[0] or tag == _SIZE_TAGS[1] or tag == _SIZE_TAGS[2]:
-                extents[(tag >> 3) - 1] = value
+            elif tag == _SIZE_TAGS[0]:
+                channels = value
+            elif tag == _SIZE_TAGS[1]:
+                height = value
+            elif tag == _SIZE_TAGS[2]:
+                width = value
             elif tag == _LABEL_TAG:
                 label = value
             elif tag != _ENCODED_TAG or value:
                 return False
-        if size != pixels:
-            return False
-        if extents[0] != shape[0] or extents[1] != shape[1] or extents[2] != shape[2]:
+        if size != pixels or channels != shape[0] or height != shape[1] or width != shape[2]:
             return False
         addresses[i] = records[i, 0] + start
         labels[i] = np.int32(label)

@@ -246,6 +246,7 @@ class DatabaseSource(ImageSource):
         datum = parse_datum(self._record(record), where)
         if self._shape is None and not datum.encoded:  # of the first record, while setting up
             self._raw_shape = (datum.channels, datum.height, datum.width)
+            compiled.expect(kernels.find_pixels)
         image = datum_image(datum, where, transform.force_color, transform.force_gray, reuse=True)
         return image, datum.label
 

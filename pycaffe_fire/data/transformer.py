@@ -55,6 +55,7 @@ class Transformer:
         if self._mean_file and self._mean_values:
             raise DataError(f"{where}: give mean_file or mean_value, not both")
         self._mean = self._read_mean() if self._mean_file else None
+        compiled.expect(transform_batch)
         self.augment = Augmenter(param, self.crop, self._key, where, samplers)
 
     def _read_crop(self, param: TransformationParameter) -> tuple[int, int] | None:

@@ -105,6 +105,7 @@ class Solver:
             net_context(options, self.param.iter_size), spans_leaves(train.param),
         )  # fmt: skip
         self.net = self.leaves.net
+        self.net.backend.expect_backward()
         if self.communicator.rank == 0:
             warn_of_small_statistics(self.net)
         self.test_nets: list[Net] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import signal
 import subprocess
@@ -14,8 +15,9 @@ import numpy as np
 import pytest
 
 from pycaffe_fire.backend import compiled
+from pycaffe_fire.backend.instructions import at, empty, free, max, min, view, zeros
 from pycaffe_fire.backend.kernel_cache import fingerprint
-from pycaffe_fire.backend.tasks import at, in_parallel
+from pycaffe_fire.backend.tasks import in_parallel
 
 needs_numba = pytest.mark.skipif(not compiled.available(), reason="there is no numba")
 
@@ -45,6 +47,30 @@ def _share(task: int, numbers: Any, out: Any) -> None:
 @compiled.jit
 def shares(numbers: Any, out: Any) -> None:
     in_parallel(numbers.size, _share, (numbers, out))
+
+
+@compiled.jit
+def outlives(count: int, out: Any) -> None:
+    """`first` is named before `second` is made, and its numbers are read after it."""
+    first = empty(count, np.int64)
+    line = at(first, 0)
+    for i in range(count):
+        line[i] = i
+    second = zeros(count, np.int64)
+    for i in range(count):
+        out[i] = line[i] + second[i]
+    free(second)
+    free(first)
+
+
+@compiled.jit
+def extremes(a: Any, b: Any) -> Any:
+    return min(a, b), max(a, b)
+
+
+@compiled.jit
+def bits_of(number: Any) -> Any:
+    return view(number, np.int32), view(view(number, np.int32), np.float32)
 
 
 @pytest.fixture
@@ -100,6 +126,29 @@ def test_every_task_runs_once_on_any_number_of_threads(threads: int, count: int)
     assert np.array_equal(out, (3 * numbers[:, None] + np.arange(2)).reshape(-1))
 
 
+@needs_numba
+def test_memory_lives_until_it_is_freed() -> None:
+    """A pointer into an array does not keep it alive for numba by itself."""
+    out = np.zeros(5000, np.int64)
+    outlives(out.size, out)
+    assert np.array_equal(out, np.arange(out.size))
+
+
+@needs_numba
+@pytest.mark.parametrize("a", [-1.5, 2.0, np.nan])
+@pytest.mark.parametrize("b", [0.0, 2.0, np.nan])
+def test_extremes_are_those_of_python(a: float, b: float) -> None:
+    assert np.array_equal(extremes(a, b), (builtins.min(a, b), builtins.max(a, b)), equal_nan=True)
+    assert extremes(-3, 2) == (-3, 2)
+
+
+@needs_numba
+def test_a_view_has_the_same_bits() -> None:
+    number = np.float32(-0.3)
+    assert bits_of(number) == (number.view(np.int32), number)
+    assert view(number, np.int32) == number.view(np.int32)
+
+
 def test_the_plain_functions_stand_in_where_numba_is_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -120,7 +169,8 @@ def test_threads_where_there_is_no_openmp(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_fingerprint_is_of_all_that_a_kernel_is_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
     before = fingerprint(shares)
     assert fingerprint(shares) == before
-    assert fingerprint(compiled.jit(half_of)) != fingerprint(compiled.fast_jit(half_of))
+    fast, exact = compiled.fast_kernel("f8"), compiled.kernel("f8")
+    assert fingerprint(fast(half_of)) != fingerprint(exact(half_of))
     monkeypatch.setitem(globals(), "FACTOR", 4)  # two functions further down
     assert fingerprint(shares) != before
 

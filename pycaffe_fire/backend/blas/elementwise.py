@@ -39,6 +39,7 @@ class ReLU(Plan):
     def __init__(self, backend: BlasBackend, x: Blob, y: Blob, slope: float) -> None:
         self.backend, self.x, self.y, self._slope = backend, x, y, np.float32(slope)
         y.lay_out(x.value.layout)
+        backend.expect([kernels.relu_backward])
 
     def forward(self) -> None:
         x, y = _flat(self.x.value), _flat(self.y.value, written=True)
@@ -69,6 +70,7 @@ class LRN(Plan):
         self._half = (size - 1) // 2
         self._numbers = np.float32(alpha / size), np.float32(-beta), np.float32(k)
         y.lay_out(ChannelsLast(y.shape))
+        backend.expect([kernels.lrn_forward], [kernels.lrn_backward])
 
     def forward(self) -> None:
         x = read(self.x.value)

@@ -28,6 +28,7 @@ class MaxPooling(PoolingPlan):
         self.sizes = (*x.shape[2:], *y.shape[2:])
         y.lay_out(ChannelsLast(y.shape))
         self._winners = np.empty((y.shape[0], *y.shape[2:], y.shape[1]), np.uint8)
+        backend.expect([max_forward], [max_backward])
 
     def forward(self) -> None:
         win, x = self.window, read(self.x.value)

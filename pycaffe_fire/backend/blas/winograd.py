@@ -69,6 +69,10 @@ class Winograd(Convolution):
         self._chunk = max(1, CHUNK // (PRODUCTS * self._columns * (inputs + outputs)))
         self._step = _step(inputs * outputs)  # of U
         self.summands = PRODUCTS * self._step
+        self.backend.expect(
+            [kernels.spread_plain_windows, kernels.spread_patches, kernels.gather_tiles],
+            [kernels.spread_tiles, kernels.gather_patches, kernels.gather_plain_windows],
+        )
 
     def matrices(self, weights: Array) -> Operand:
         """U, (PRODUCTS, inputs, outputs)."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from ..base import ChannelPlan, Formula, MaskedPlan, Plan, Segment, SegmentDots, UpdateStep
 from ..blob import Blob
-from ..compiled import available, use_threads
+from ..compiled import available, expect, use_threads
 from ..kernels import update as kernels
 from ..numpy import NumPyBackend
 from ..tensor import Array
@@ -15,7 +15,7 @@ from .channelwise import Channelwise, PReLU, ScaleShift
 from .dropout import Dropout
 from .lrn import LRN
 from .softmax import Softmax, of_array
-from .update import Dots, Update
+from .update import Dots, Kernel, Update
 
 
 class KernelBackend(NumPyBackend):
@@ -24,6 +24,15 @@ class KernelBackend(NumPyBackend):
     def __init__(self, threads: int = 1) -> None:
         super().__init__(threads)
         self._direct = False  # while plans are made whose sums are to be taken as they stand
+        self._of_backward: dict[Kernel, None] = {}  # in the order of their plans
+
+    def expect(self, forward: Sequence[Kernel], backward: Sequence[Kernel] = ()) -> None:
+        """A plan will call these kernels, if it runs."""
+        expect(*forward)
+        self._of_backward.update(dict.fromkeys(backward))
+
+    def expect_backward(self) -> None:
+        expect(*self._of_backward)
 
     @contextmanager
     def engine(self, name: str) -> Iterator[None]:
@@ -70,6 +79,7 @@ class KernelBackend(NumPyBackend):
     def update(self, formula: Formula, segments: Sequence[Segment]) -> UpdateStep:
         if not available() or formula.kernel not in kernels.RULES:
             return super().update(formula, segments)
+        expect(kernels.RULES[formula.kernel], kernels.block_dots)
         return Update(self.threads, kernels.RULES[formula.kernel], segments)
 
     def dots(self, segments: Sequence[Segment]) -> SegmentDots:

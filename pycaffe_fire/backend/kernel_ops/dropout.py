@@ -37,6 +37,7 @@ class Dropout(MaskedPlan):
         if x.value.layout.is_plain:
             self._kernel = dropout.apply_plain
             self._view = (x.num, x.count // max(x.num, 1))
+        backend.expect([self._kernel])
         # A draw is the upper 24 bits of a word, so words themselves can be compared.
         least = ceil(float(np.float32(ratio)) * 2**24) << 8
         self._numbers = (np.uint32(least), np.float32(scale))

@@ -54,6 +54,7 @@ class Softmax(KernelPlan):
             self.view, self.numbers = grid, (x.shape[1],)
             kernels = (softmax.rows, softmax.rows_backward)
         self._forward, self._backward = kernels
+        backend.expect([self._forward], [self._backward])
 
     def forward(self) -> None:
         self.run(self._forward, self.x.value, self.y.value)

@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import inlined, jit, part
-from ..tasks import at, in_parallel
+from ..compiled import inlined, kernel, part
+from ..instructions import at, empty, free, max, min, zeros
+from ..tasks import in_parallel
 
 PATTERN = 256  # elements, at least
 
 
 @inlined
-def _repeats(run: int, b: int) -> int:
+def _repeats(run: int, b: int) -> Any:
     """How often one block's numbers are repeated, for pieces of a run of `run` elements."""
     return max(1, min((PATTERN + b - 1) // b, run // b))
 
@@ -55,7 +56,7 @@ def _prelu(task: int, x: Any, y: Any, kept: Any, slopes: Any) -> None:
     run, place = pixels * b, task * pixels * b
     repeats = _repeats(run, b)
     size = repeats * b
-    pattern, piece = np.empty(size, np.float32), np.empty(size, np.float32)
+    pattern, piece = empty(size, np.float32), empty(size, np.float32)
     _fill(at(slopes, task % outer * b), b, repeats, pattern)
     for start in range(0, run, size):
         count, source = min(size, run - start), at(x, place + start)
@@ -66,9 +67,11 @@ def _prelu(task: int, x: Any, y: Any, kept: Any, slopes: Any) -> None:
             scaled = pattern[i] * value
             piece[i] = value if value > 0 else scaled
         _copy(piece, count, at(y, place + start))
+    free(pattern)
+    free(piece)
 
 
-@jit
+@kernel("f4[:,:,:,::1], f4[:,:,:,::1], f4[:,:,:,::1], f4[:,::1]")
 def prelu(x: Any, y: Any, kept: Any, slopes: Any) -> None:
     """y = x > 0 ? x : slope * x; `kept` receives a copy of x, unless it is empty."""
     in_parallel(x.shape[0] * x.shape[1], _prelu, (x, y, kept, slopes))
@@ -82,8 +85,8 @@ def _prelu_backward(
     run, place = pixels * b, task * pixels * b
     repeats = _repeats(run, b)
     size = repeats * b
-    pattern, piece = np.empty(size, np.float32), np.empty(size, np.float32)
-    lanes = np.zeros(size, np.float32)
+    pattern, piece = empty(size, np.float32), empty(size, np.float32)
+    lanes = zeros(size, np.float32)
     _fill(at(slopes, task % outer * b), b, repeats, pattern)
     for start in range(0, run, size):
         count, source, above = min(size, run - start), at(x, place + start), at(dy, place + start)
@@ -95,9 +98,12 @@ def _prelu_backward(
         if data:
             _copy(piece, count, at(dx, place + start))
     _gather(lanes, repeats, b, at(sums, task * b))
+    free(pattern)
+    free(piece)
+    free(lanes)
 
 
-@jit
+@kernel("f4[:,:,:,::1], f4[:,:,:,::1], f4[:,:,:,::1], f4[:,::1], b1, f4[:,:,::1]")
 def prelu_backward(x: Any, dy: Any, dx: Any, slopes: Any, data: bool, sums: Any) -> None:
     """dx, if wanted, and sums[n, o] = the slopes' gradient of one task."""
     in_parallel(x.shape[0] * x.shape[1], _prelu_backward, (x, dy, dx, slopes, data, sums))
@@ -109,8 +115,8 @@ def _scale(task: int, x: Any, y: Any, kept: Any, factors: Any, offsets: Any) -> 
     run, place = pixels * b, task * pixels * b
     repeats = _repeats(run, b)
     size = repeats * b
-    times, plus = np.empty(size, np.float32), np.empty(size, np.float32)
-    piece = np.empty(size, np.float32)
+    times, plus = empty(size, np.float32), empty(size, np.float32)
+    piece = empty(size, np.float32)
     _fill(at(factors, task % outer * b), b, repeats, times)
     _fill(at(offsets, task % outer * b), b, repeats, plus)
     for start in range(0, run, size):
@@ -120,9 +126,12 @@ def _scale(task: int, x: Any, y: Any, kept: Any, factors: Any, offsets: Any) -> 
         for i in range(count):
             piece[i] = source[i] * times[i] + plus[i]
         _copy(piece, count, at(y, place + start))
+    free(times)
+    free(plus)
+    free(piece)
 
 
-@jit
+@kernel("f4[:,:,:,::1], f4[:,:,:,::1], f4[:,:,:,::1], f4[:,::1], f4[:,::1]")
 def scale(x: Any, y: Any, kept: Any, factors: Any, offsets: Any) -> None:
     """y = x * factor + offset; `kept` receives a copy of x, unless it is empty."""
     in_parallel(x.shape[0] * x.shape[1], _scale, (x, y, kept, factors, offsets))
@@ -136,8 +145,8 @@ def _scale_backward(
     run, place = pixels * b, task * pixels * b
     repeats = _repeats(run, b)
     size = repeats * b
-    pattern, piece = np.empty(size, np.float32), np.empty(size, np.float32)
-    first, second = np.zeros(size, np.float32), np.zeros(size, np.float32)
+    pattern, piece = empty(size, np.float32), empty(size, np.float32)
+    first, second = zeros(size, np.float32), zeros(size, np.float32)
     _fill(at(factors, task % outer * b), b, repeats, pattern)
     for start in range(0, run, size):
         count, source, above = min(size, run - start), at(x, place + start), at(dy, place + start)
@@ -155,9 +164,13 @@ def _scale_backward(
         _gather(first, repeats, b, at(products, task * b))
     if totals.size:
         _gather(second, repeats, b, at(totals, task * b))
+    free(pattern)
+    free(piece)
+    free(first)
+    free(second)
 
 
-@jit
+@kernel("f4[:,:,:,::1], f4[:,:,:,::1], f4[:,:,:,::1], f4[:,::1], b1, f4[:,:,::1], f4[:,:,::1]")
 def scale_backward(
     x: Any, dy: Any, dx: Any, factors: Any, data: bool, products: Any, totals: Any
 ) -> None:

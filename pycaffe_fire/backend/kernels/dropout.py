@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import fast_jit, fast_part, part
+from ..compiled import fast_kernel, fast_part, part
+from ..instructions import at, empty, free, min, view
 from ..random import TILE, philox_tile
-from ..tasks import at, in_parallel
+from ..tasks import in_parallel
 
 RUN = 16  # tiles per task on a plain layout
 
@@ -36,16 +37,18 @@ def _plain(task: int, x: Any, y: Any, numbers: Any, draw: Any) -> None:
     n = x.shape[1]
     runs = (n + RUN * 4 * TILE - 1) // (RUN * 4 * TILE)
     row, begin = task // runs, task % runs * RUN * 4 * TILE
-    pairs, kept = np.empty(2 * TILE, np.uint64), np.empty(4 * TILE, np.float32)
-    words = pairs.view(np.uint32)
+    pairs, kept = empty(2 * TILE, np.uint64), empty(4 * TILE, np.float32)
+    words = view(pairs, np.uint32)
     for start in range(begin, min(begin + RUN * 4 * TILE, n), 4 * TILE):
         sample, block = draw[2] + np.uint64(row), np.uint64(start // 4)
-        philox_tile(draw[0], draw[1], sample, block, pairs.size // 2, pairs)
+        philox_tile(draw[0], draw[1], sample, block, TILE, pairs)
         size, place = min(4 * TILE, n - start), row * n + start
-        _drop(at(x, place), at(y, place), size, at(words, 0), numbers[0], numbers[1], at(kept, 0))
+        _drop(at(x, place), at(y, place), size, words, numbers[0], numbers[1], kept)
+    free(pairs)
+    free(kept)
 
 
-@fast_jit
+@fast_kernel("f4[:,::1], f4[:,::1], Tuple((u4, f4)), UniTuple(u8, 3)")
 def apply_plain(x: Any, y: Any, numbers: Any, draw: Any) -> None:
     """y = x * scale where the element's word is at least `least`, else 0; (samples, elements).
 
@@ -60,10 +63,10 @@ def _blocked(task: int, x: Any, y: Any, numbers: Any, draw: Any) -> None:
     _, outer, pixels, b = x.shape
     n, o, size = task // outer, task % outer, pixels * b
     blocks = (size + 3) // 4
-    pairs, first = np.empty(2 * blocks, np.uint64), np.uint64(o * (size // 4))
+    pairs, first = empty(2 * blocks, np.uint64), np.uint64(o * (size // 4))
     philox_tile(draw[0], draw[1], draw[2] + np.uint64(n), first, blocks, pairs)
     words, turned, kept = (
-        pairs.view(np.uint32), np.empty(size, np.uint32), np.empty(4 * TILE, np.float32),
+        view(pairs, np.uint32), empty(size, np.uint32), empty(4 * TILE, np.float32),
     )  # fmt: skip
     for start in range(0, pixels, 16):  # transposed, a few columns at a time for the cache's sake
         for j in range(b):
@@ -71,10 +74,13 @@ def _blocked(task: int, x: Any, y: Any, numbers: Any, draw: Any) -> None:
             for s in range(min(16, pixels - start)):
                 target[s * b] = line[s]
     place = task * size
-    _drop(at(x, place), at(y, place), size, at(turned, 0), numbers[0], numbers[1], at(kept, 0))
+    _drop(at(x, place), at(y, place), size, turned, numbers[0], numbers[1], kept)
+    free(pairs)
+    free(turned)
+    free(kept)
 
 
-@fast_jit
+@fast_kernel("f4[:,:,:,::1], f4[:,:,:,::1], Tuple((u4, f4)), UniTuple(u8, 3)")
 def apply_blocked(x: Any, y: Any, numbers: Any, draw: Any) -> None:
     """The same for (samples, outer channels, pixels, inner channels).
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import fast_jit, fast_part, inlined
-from ..tasks import at, in_parallel
+from ..compiled import fast_kernel, fast_part, inlined
+from ..instructions import at, empty, free, min, view, zeros
+from ..tasks import in_parallel
 
 ROW = 512  # elements of a block per task: long enough to stream, and all rows fit in a cache
 GUESS = np.int32(0x4F58CAC8)  # minus a quarter of the bits of s, this is nearly s^(-1/4)
@@ -35,8 +36,8 @@ def powers(
     if usual and k > TINY and alpha >= 0:
         cubed = minus_beta == np.float32(-0.75)
         for i in range(size):
-            bits = np.float32(s[i]).view(np.int32)
-            r = np.int32(GUESS - (bits >> np.int32(2))).view(np.float32)
+            bits = view(s[i], np.int32)
+            r = view(np.int32(GUESS - (bits >> np.int32(2))), np.float32)
             quarter = np.float32(0.25) * s[i]
             r *= np.float32(1.25) - quarter * (r * r) * (r * r)
             r *= np.float32(1.25) - quarter * (r * r) * (r * r)
@@ -93,7 +94,7 @@ def _around(source: Any, blocks: int, stride: int, count: int, half: int, b: int
     """The squares of some pixels as rows, with zeros before the first block and after the last;
     and where the first one begins."""
     start = (half // b + 1) * ROW + b
-    rows = np.zeros(2 * start + blocks * ROW, np.float32)
+    rows = zeros(2 * start + blocks * ROW, np.float32)
     for o in range(blocks):
         line, square = at(source, o * stride), at(rows, start + o * ROW)
         for i in range(count):
@@ -111,17 +112,19 @@ def _forward(
     count, begin = min(ROW, length - first), task // parts * blocks * length + first
     source, target = at(x, begin), at(y, begin)
     squares, start = _around(source, blocks, length, count, half, b)
-    s = np.empty(3 * used, np.float32)
+    s = empty(3 * used, np.float32)
     power, inverse = at(s, used), at(s, 2 * used)
-    _window(at(squares, start), used, half, b, k, alpha, at(s, 0))
-    powers(at(s, 0), used, minus_beta, k, alpha, power, inverse)
+    _window(at(squares, start), used, half, b, k, alpha, s)
+    powers(s, used, minus_beta, k, alpha, power, inverse)
     for o in range(blocks):
         line, out, factor = at(source, o * length), at(target, o * length), at(power, o * ROW)
         for i in range(count):
             out[i] = line[i] * factor[i]
+    free(squares)
+    free(s)
 
 
-@fast_jit
+@fast_kernel("f4[:,:,::1], f4[:,:,::1], i8, i8, f4, f4, f4")
 def forward(x: Any, y: Any, b: int, size: int, alpha: Any, minus_beta: Any, k: Any) -> None:
     """y = x s^-beta with s = k + alpha * sum of squares around the channel; x is (N, C/b, S b)."""
     tasks = x.shape[0] * ((x.shape[2] + ROW - 1) // ROW)
@@ -138,10 +141,10 @@ def _backward(
     count, begin = min(ROW, length - first), task // parts * blocks * length + first
     source, above, target = at(x, begin), at(dy, begin), at(dx, begin)
     rows, start = _around(source, blocks, length, count, half, b)
-    s = np.empty(3 * used, np.float32)
+    s = empty(3 * used, np.float32)
     power, inverse = at(s, used), at(s, 2 * used)
-    _window(at(rows, start), used, half, b, k, alpha, at(s, 0))
-    powers(at(s, 0), used, minus_beta, k, alpha, power, inverse)
+    _window(at(rows, start), used, half, b, k, alpha, s)
+    powers(s, used, minus_beta, k, alpha, power, inverse)
     for o in range(blocks):
         line, slope, ratio = (
             at(source, o * length),
@@ -154,15 +157,17 @@ def _backward(
             kept[i] = g
             ratio[i] = g * line[i] * factor[i]
     cross = np.float32(2) * alpha * minus_beta
-    _window(at(rows, start), used, half, b, np.float32(0), cross, at(s, 0))
+    _window(at(rows, start), used, half, b, np.float32(0), cross, s)
     for o in range(blocks):
         line, out = at(source, o * length), at(target, o * length)
         kept, around = at(power, o * ROW), at(s, o * ROW)
         for i in range(count):
             out[i] = kept[i] + line[i] * around[i]
+    free(rows)
+    free(s)
 
 
-@fast_jit
+@fast_kernel("f4[:,:,::1], f4[:,:,::1], f4[:,:,::1], i8, i8, f4, f4, f4")
 def backward(x: Any, dy: Any, dx: Any, b: int, size: int, alpha: Any, minus_beta: Any,
              k: Any) -> None:  # fmt: skip
     """dx = dy s^-beta - 2 alpha beta x * sum around the channel of (dy x s^(-beta-1))."""
@@ -205,8 +210,8 @@ def _within_forward(
     _, height, length = x.shape
     count = height * length
     source, target = at(x, plane * count), at(y, plane * count)
-    work = np.empty(3 * count, np.float32)
-    squares, rows, s = at(work, 0), at(work, count), at(work, 2 * count)
+    work = empty(3 * count, np.float32)
+    squares, rows, s = work, at(work, count), at(work, 2 * count)
     for i in range(count):
         squares[i] = source[i] * source[i]
     _box_sums(squares, rows, s, height, length, (size - 1) // 2, b)
@@ -215,9 +220,10 @@ def _within_forward(
     powers(s, count, minus_beta, k, alpha, squares, rows)
     for i in range(count):
         target[i] = source[i] * squares[i]
+    free(work)
 
 
-@fast_jit
+@fast_kernel("f4[:,:,::1], f4[:,:,::1], i8, i8, f4, f4, f4")
 def within_forward(x: Any, y: Any, b: int, size: int, alpha: Any, minus_beta: Any, k: Any) -> None:
     """y = x s^-beta with s = k + alpha * sum of squares around the pixel; (planes, h, w * b)."""
     in_parallel(x.shape[0], _within_forward, (x, y, b, size, alpha, minus_beta, k))
@@ -230,9 +236,9 @@ def _within_backward(
     _, height, length = x.shape
     count, half = height * length, (size - 1) // 2
     source, g, out = at(x, plane * count), at(dy, plane * count), at(dx, plane * count)
-    work = np.empty(4 * count, np.float32)
+    work = empty(4 * count, np.float32)
     ratio, rows, s, slope = (
-        at(work, 0), at(work, count), at(work, 2 * count), at(work, 3 * count),
+        work, at(work, count), at(work, 2 * count), at(work, 3 * count),
     )  # fmt: skip
     for i in range(count):
         ratio[i] = source[i] * source[i]
@@ -247,9 +253,10 @@ def _within_backward(
     cross = np.float32(2) * alpha * minus_beta
     for i in range(count):
         out[i] = slope[i] + cross * source[i] * s[i]
+    free(work)
 
 
-@fast_jit
+@fast_kernel("f4[:,:,::1], f4[:,:,::1], f4[:,:,::1], i8, i8, f4, f4, f4")
 def within_backward(x: Any, dy: Any, dx: Any, b: int, size: int, alpha: Any, minus_beta: Any,
                     k: Any) -> None:  # fmt: skip
     """dx = dy s^-beta - 2 alpha beta x * sum around the pixel of (dy x s^(-beta-1))."""

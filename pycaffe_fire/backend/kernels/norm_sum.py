@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import inlined, jit, part
-from ..tasks import at, in_parallel
+from ..compiled import inlined, kernel, part
+from ..instructions import at, min
+from ..tasks import in_parallel
 from .sweeps import sweep
 from .tiles import LANES
 
@@ -95,7 +96,7 @@ def _normalise(
         )
 
 
-@jit
+@kernel(f"{'f4[:,:,:,::1], ' * 3}{'f4[::1], ' * 7}f8, f4, i8, b1")
 def forward(
     x: Any, addend: Any, y: Any, mean: Any, variance: Any, scale: Any, shift: Any, factors: Any,
     means: Any, squares: Any, eps: float, slope: Any, blocks: int, own: bool,
@@ -160,7 +161,7 @@ def _input_gradient(
         _input((x, g, dx), place, pixels, b, tables, row + lane, (), 0, np.float32(0))
 
 
-@jit
+@kernel(f"{'f4[:,:,:,::1], ' * 6}{'f4[::1], ' * 9}f8, f4, i8, b1")
 def backward(
     x: Any, y: Any, one: Any, other: Any, g: Any, dx: Any, mean: Any, variance: Any, factors: Any,
     totals: Any, products: Any, sums: Any, crossed: Any, along: Any, level: Any, eps: float,

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import fast_jit, fast_part
-from ..tasks import at, in_parallel
+from ..compiled import fast_kernel, fast_part
+from ..instructions import at, empty, free, max, min
+from ..tasks import in_parallel
 
 
 @fast_part
@@ -83,13 +84,16 @@ def _max_backward(
         _scatter(slopes, cells, out, sizes, kernel, stride, pad, jump)
 
 
-@fast_jit
+@fast_kernel(
+    "f4[:,:,:,::1], u1[:,:,:,::1], f4[:,:,:,::1], UniTuple(i8, 2), UniTuple(i8, 2), UniTuple(i8, 2)"
+)
 def max_backward(dy: Any, winners: Any, dx: Any, kernel: Any, stride: Any, pad: Any) -> None:
     """dx = dy brought to the winners; arrays are (planes, height, width, inner channels)."""
-    jump = np.empty(kernel[0] * kernel[1], np.int64)
-    for cell in range(jump.size):
+    jump = empty(kernel[0] * kernel[1], np.int64)
+    for cell in range(kernel[0] * kernel[1]):
         jump[cell] = (cell // kernel[1] * dx.shape[2] + cell % kernel[1]) * dx.shape[3]
     in_parallel(dx.shape[0], _max_backward, (dy, winners, dx, kernel, stride, pad, jump))
+    free(jump)
 
 
 @fast_part
@@ -101,13 +105,14 @@ def _zeros(task: int, values: Any, parts: int, zeros: Any) -> None:
     zeros[task] = total
 
 
-@fast_jit
-def _all_finite(values: Any, zeros: Any) -> None:
+@fast_kernel("f4[::1], f4[::1]")
+def finite_zeros(values: Any, zeros: Any) -> None:
+    """zeros[i] = 0 if all numbers of part i are finite, else NaN."""
     in_parallel(zeros.size, _zeros, (values, zeros.size, zeros))
 
 
 def all_finite(values: Any, parts: int) -> bool:
     """Is none of these numbers infinite or NaN? One pass, at the speed of memory."""
     zeros = np.empty(parts, np.float32)
-    _all_finite(values, zeros)
+    finite_zeros(values, zeros)
     return not zeros.any()  # NaN is not 0 either

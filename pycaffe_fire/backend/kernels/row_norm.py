@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..compiled import inlined, jit
-from ..tasks import at
+from ..instructions import at, max, min
 from .norm_sum import squares_of, total_of
 from .sweeps import sweep
 from .tiles import LANES

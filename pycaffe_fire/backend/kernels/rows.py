@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import fast_jit, fast_part, inlined
-from ..tasks import at, copy, in_parallel
+from ..compiled import fast_kernel, fast_part, inlined
+from ..instructions import at, copy, free, max, min, zeros
+from ..tasks import in_parallel
 from .lrn import powers
 from .maxima import LOWEST, max_of_window
 from .tiles import LANES
@@ -33,7 +34,7 @@ def _finish(task: int, y: Any, bias: Any, slope: Any) -> None:
             line[c] = below if value <= 0 else value
 
 
-@fast_jit
+@fast_kernel("f4[:,::1], f4[::1], f4")
 def finish(y: Any, bias: Any, slope: Any) -> None:
     """y += bias, then a ReLU with this slope (1: none)."""
     in_parallel((y.shape[0] + RUN - 1) // RUN, _finish, (y, bias, slope))
@@ -51,7 +52,7 @@ def _relu_backward(task: int, y: Any, dy: Any, dx: Any, slope: Any) -> None:
         below[i] = less if sign[i] <= 0 else g
 
 
-@fast_jit
+@fast_kernel("f4[::1], f4[::1], f4[::1], f4")
 def relu_backward(y: Any, dy: Any, dx: Any, slope: Any) -> None:
     """dx = dy, but slope * dy where y <= 0; flat arrays, of which some may be one."""
     in_parallel((y.size + BLOCK - 1) // BLOCK, _relu_backward, (y, dy, dx, slope))
@@ -66,7 +67,7 @@ def _copy_columns(task: int, source: Any, first: int, target: Any, start: int, c
             b[c] = a[c]
 
 
-@fast_jit
+@fast_kernel("f4[:,::1], i8, f4[:,::1], i8, i8")
 def copy_columns(source: Any, first: int, target: Any, start: int, count: int) -> None:
     """target[:, start : start + count] = source[:, first : first + count]"""
     tasks = (source.shape[0] + RUN - 1) // RUN
@@ -109,7 +110,9 @@ def _gather(
                     line[c] = np.float32(0)
 
 
-@fast_jit
+@fast_kernel(
+    "f4[:,::1], f4[:,::1], i8, UniTuple(i8, 4), UniTuple(UniTuple(i8, 2), 4), UniTuple(i8, 2)"
+)
 def gather(x: Any, patches: Any, first: int, sizes: Any, window: Any, held: Any) -> None:
     """im2col: patches (windows, cells * channels) of some rows of windows, from number `first` on,
     counted through all images.
@@ -148,7 +151,9 @@ def _scatter(
                     line[c] += part[c]
 
 
-@fast_jit
+@fast_kernel(
+    "f4[:,::1], f4[:,::1], i8, UniTuple(i8, 4), UniTuple(UniTuple(i8, 2), 4), UniTuple(i8, 2)"
+)
 def scatter(patches: Any, dx: Any, first: int, sizes: Any, window: Any, held: Any) -> None:
     """col2im: every pixel of the images is the sum of the cells that saw it."""
     tasks = patches.shape[0] // (sizes[2] * sizes[3])
@@ -197,7 +202,7 @@ def _max_forward(task: int, x: Any, y: Any, winners: Any, sizes: Any, window: An
             _max_of_channel(x, corner + c, strides, size, cells, y, winners, place + c)
 
 
-@fast_jit
+@fast_kernel("f4[:,::1], f4[:,::1], u1[:,::1], UniTuple(i8, 4), UniTuple(UniTuple(i8, 2), 3)")
 def max_forward(x: Any, y: Any, winners: Any, sizes: Any, window: Any) -> None:
     """y = the maxima of clipped windows (kernel, stride, pad), and the cells where they were."""
     tasks = y.shape[0] // sizes[3]
@@ -232,7 +237,7 @@ def _squares(source: Any, count: int, channels: int, half: int) -> Any:
     and all of them are."""
     gap = channels + half
     size = count * gap
-    work = np.zeros(4 * size + 2 * half, np.float32)
+    work = zeros(4 * size + 2 * half, np.float32)
     squares = at(work, half)
     for row in range(count):
         line, square = at(source, row * channels), at(squares, row * gap)
@@ -255,9 +260,10 @@ def _lrn_forward(task: int, x: Any, y: Any, half: int, numbers: Any) -> None:
         source, target, factor = at(x, place), at(y, place), at(power, row * gap)
         for c in range(channels):
             target[c] = source[c] * factor[c]
+    free(work)
 
 
-@fast_jit
+@fast_kernel("f4[:,::1], f4[:,::1], i8, UniTuple(f4, 3)")
 def lrn_forward(x: Any, y: Any, half: int, numbers: Any) -> None:
     """y = x s^-beta with s = k + alpha * sum of squares around the channel; `numbers` is (alpha,
     -beta, k)."""
@@ -288,9 +294,10 @@ def _lrn_backward(task: int, x: Any, dy: Any, dx: Any, half: int, numbers: Any) 
         kept, around = at(power, row * gap), at(s, row * gap)
         for c in range(channels):
             target[c] = kept[c] + source[c] * around[c]
+    free(work)
 
 
-@fast_jit
+@fast_kernel("f4[:,::1], f4[:,::1], f4[:,::1], i8, UniTuple(f4, 3)")
 def lrn_backward(x: Any, dy: Any, dx: Any, half: int, numbers: Any) -> None:
     """dx = dy s^-beta - 2 alpha beta x * sum around the channel of (dy x s^(-beta-1))."""
     in_parallel((x.shape[0] + RUN - 1) // RUN, _lrn_backward, (x, dy, dx, half, numbers))

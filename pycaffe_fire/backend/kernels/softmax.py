@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import fast_jit, fast_part, inlined
-from ..tasks import at, in_parallel
+from ..compiled import fast_kernel, fast_part, inlined
+from ..instructions import at, empty, free, max, min, view, zeros
+from ..tasks import in_parallel
 
 PIXELS = 64  # that are worked on together where channels lie apart
 
@@ -26,7 +27,7 @@ def _exp(x: Any) -> Any:
     p = (p * r + np.float32(1 / 120)) * r + np.float32(1 / 24)
     p = (p * r + np.float32(1 / 6)) * r + np.float32(1 / 2)
     p = p * r * r + r + np.float32(1)
-    return p * np.int32((np.int32(k) + np.int32(127)) << np.int32(23)).view(np.float32)
+    return p * view(np.int32((np.int32(k) + np.int32(127)) << np.int32(23)), np.float32)
 
 
 @inlined
@@ -54,7 +55,7 @@ def _rows(task: int, x: Any, y: Any, channels: int) -> None:
     _, outer, pixels, b = x.shape
     tiles = (pixels + PIXELS - 1) // PIXELS
     n, first = task // tiles, task % tiles * PIXELS
-    v = np.empty(outer * b, np.float32)
+    v = empty(outer * b, np.float32)
     for s in range(first, min(first + PIXELS, pixels)):
         place = (n * outer * pixels + s) * b
         _load(at(x, place), outer, pixels * b, b, v)
@@ -68,9 +69,10 @@ def _rows(task: int, x: Any, y: Any, channels: int) -> None:
         for c in range(channels):
             v[c] /= total
         _store(v, channels, outer, pixels * b, b, at(y, place))
+    free(v)
 
 
-@fast_jit
+@fast_kernel("f4[:,:,:,::1], f4[:,:,:,::1], i8")
 def rows(x: Any, y: Any, channels: int) -> None:
     """Blocks of channels lie together: pixel by pixel; (samples, outer, pixels, b)."""
     tiles = (x.shape[2] + PIXELS - 1) // PIXELS
@@ -82,7 +84,7 @@ def _rows_backward(task: int, y: Any, dy: Any, dx: Any, channels: int) -> None:
     _, outer, pixels, b = y.shape
     tiles = (pixels + PIXELS - 1) // PIXELS
     n, first = task // tiles, task % tiles * PIXELS
-    g, v = np.empty(outer * b, np.float32), np.empty(outer * b, np.float32)
+    g, v = empty(outer * b, np.float32), empty(outer * b, np.float32)
     for s in range(first, min(first + PIXELS, pixels)):
         place = (n * outer * pixels + s) * b
         _load(at(dy, place), outer, pixels * b, b, g)
@@ -93,9 +95,11 @@ def _rows_backward(task: int, y: Any, dy: Any, dx: Any, channels: int) -> None:
         for c in range(channels):
             g[c] = (g[c] - dot) * v[c]
         _store(g, channels, outer, pixels * b, b, at(dx, place))
+    free(g)
+    free(v)
 
 
-@fast_jit
+@fast_kernel("f4[:,:,:,::1], f4[:,:,:,::1], f4[:,:,:,::1], i8")
 def rows_backward(y: Any, dy: Any, dx: Any, channels: int) -> None:
     """dx = (dy - sum of y dy) y."""
     tiles = (y.shape[2] + PIXELS - 1) // PIXELS
@@ -109,8 +113,8 @@ def _columns(task: int, x: Any, y: Any) -> None:
     first = task % tiles * PIXELS
     size, place = min(PIXELS, pixels - first), task // tiles * channels * pixels + first
     source, target = at(x, place), at(y, place)
-    best, total = np.empty(PIXELS, np.float32), np.zeros(PIXELS, np.float32)
-    piece = np.empty(channels * size, np.float32)
+    best, total = empty(PIXELS, np.float32), zeros(PIXELS, np.float32)
+    piece = empty(channels * size, np.float32)
     for s in range(size):
         best[s] = source[s]
     for c in range(channels):
@@ -130,9 +134,12 @@ def _columns(task: int, x: Any, y: Any) -> None:
         line, v = at(target, c * pixels), at(piece, c * size)
         for s in range(size):
             line[s] = v[s] * total[s]
+    free(best)
+    free(total)
+    free(piece)
 
 
-@fast_jit
+@fast_kernel("f4[:,:,::1], f4[:,:,::1]")
 def columns(x: Any, y: Any) -> None:
     """Channels lie apart: many pixels at once; (samples, channels, pixels)."""
     tiles = (x.shape[2] + PIXELS - 1) // PIXELS
@@ -145,7 +152,7 @@ def _columns_backward(task: int, y: Any, dy: Any, dx: Any) -> None:
     tiles = (pixels + PIXELS - 1) // PIXELS
     first = task % tiles * PIXELS
     size, place = min(PIXELS, pixels - first), task // tiles * channels * pixels + first
-    dot, piece = np.zeros(PIXELS, np.float32), np.empty(PIXELS, np.float32)
+    dot, piece = zeros(PIXELS, np.float32), empty(PIXELS, np.float32)
     for c in range(channels):
         v, g = at(y, place + c * pixels), at(dy, place + c * pixels)
         for s in range(size):
@@ -157,9 +164,11 @@ def _columns_backward(task: int, y: Any, dy: Any, dx: Any) -> None:
         line = at(dx, place + c * pixels)
         for s in range(size):
             line[s] = piece[s]
+    free(dot)
+    free(piece)
 
 
-@fast_jit
+@fast_kernel("f4[:,:,::1], f4[:,:,::1], f4[:,:,::1]")
 def columns_backward(y: Any, dy: Any, dx: Any) -> None:
     """dx = (dy - sum of y dy) y."""
     tiles = (y.shape[2] + PIXELS - 1) // PIXELS

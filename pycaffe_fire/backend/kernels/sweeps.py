@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..compiled import Intrinsic
+from ..instructions import pointer_to
 from .tiles import LANES
 
 _CONTRACT = ("contract",)  # a product and a sum may become one instruction
@@ -94,7 +95,7 @@ def _write(context: Any, builder: Any, signature: Any, values: Any, body: Body, 
     def pointers(which: int) -> list[Any]:
         kinds = signature.args[which]
         return [
-            context.make_array(kind)(context, builder, builder.extract_value(values[which], k)).data
+            pointer_to(context, builder, kind, builder.extract_value(values[which], k))
             for k, kind in enumerate(kinds)
         ]
 

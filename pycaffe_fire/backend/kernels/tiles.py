@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..compiled import Intrinsic
+from ..instructions import pointer_to
 
 LANES = 8  # channels in a vector: divides the blocks of every layout that oneDNN likes
 
@@ -23,7 +24,8 @@ _CONTRACT = ("contract",)  # a product and a sum may become one instruction
 def transform(matrix: Matrix) -> Callable[..., None]:
     """f(source, start, row, column, target, start, row, column): target = M source M^T.
 
-    Starts and strides count elements of the flat arrays; a tile's element is LANES numbers.
+    Starts and strides count elements of flat arrays, or from pointers; a tile's element is LANES
+    numbers.
     """
 
     def write(at: _Writer, source: _Place, target: _Place) -> None:
@@ -156,8 +158,8 @@ def _generator(write: Callable[..., None]) -> Callable[..., Any]:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         places = []
         for i in range(0, len(values), 4):
-            array = context.make_array(signature.args[i])(context, builder, values[i])
-            places.append(_Place(array.data, values[i + 1], *values[i + 2 : i + 4]))
+            numbers = pointer_to(context, builder, signature.args[i], values[i])
+            places.append(_Place(numbers, values[i + 1], *values[i + 2 : i + 4]))
         write(_Writer(builder), *places)
         return context.get_dummy_value()
 

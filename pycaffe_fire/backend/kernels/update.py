@@ -8,14 +8,24 @@ starts, stops, rates, and decays of both kinds), and numbers of which the first 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
-from ..compiled import fast_jit, fast_part, inlined
-from ..tasks import at, in_parallel
+from ..compiled import fast_kernel, fast_part, inlined
+from ..instructions import at, min
+from ..tasks import in_parallel
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 BLOCK = 16384
+
+
+def _rule(histories: int, numbers: int) -> Callable[[F], F]:
+    """Compile an update rule with so many histories and numbers."""
+    blocks = "Tuple((i8[::1], i8[::1], f4[::1], f4[::1], f4[::1]))"
+    return fast_kernel(f"{'f4[::1], ' * (2 + histories)}{blocks}, UniTuple(f4, {numbers})")
 
 
 @inlined
@@ -44,7 +54,7 @@ def _sgd(block: int, w: Any, g: Any, h: Any, blocks: Any, numbers: Any) -> None:
         w[i] -= v
 
 
-@fast_jit
+@_rule(1, 2)
 def sgd(w: Any, g: Any, h: Any, blocks: Any, numbers: Any) -> None:
     """h = momentum h + rate g; w -= h"""
     in_parallel(blocks[0].size, _sgd, (w, g, h, blocks, numbers))
@@ -62,7 +72,7 @@ def _nesterov(block: int, w: Any, g: Any, h: Any, blocks: Any, numbers: Any) -> 
         w[i] -= (np.float32(1) + momentum) * v - momentum * old
 
 
-@fast_jit
+@_rule(1, 2)
 def nesterov(w: Any, g: Any, h: Any, blocks: Any, numbers: Any) -> None:
     """v = momentum h + rate g; w -= (1 + momentum) v - momentum h; h = v"""
     in_parallel(blocks[0].size, _nesterov, (w, g, h, blocks, numbers))
@@ -79,7 +89,7 @@ def _adagrad(block: int, w: Any, g: Any, h: Any, blocks: Any, numbers: Any) -> N
         w[i] -= rate * grad / (np.sqrt(h[i]) + delta)
 
 
-@fast_jit
+@_rule(1, 2)
 def adagrad(w: Any, g: Any, h: Any, blocks: Any, numbers: Any) -> None:
     """h += g^2; w -= rate g / (sqrt(h) + delta)"""
     in_parallel(blocks[0].size, _adagrad, (w, g, h, blocks, numbers))
@@ -96,7 +106,7 @@ def _rmsprop(block: int, w: Any, g: Any, h: Any, blocks: Any, numbers: Any) -> N
         w[i] -= rate * grad / (np.sqrt(h[i]) + delta)
 
 
-@fast_jit
+@_rule(1, 3)
 def rmsprop(w: Any, g: Any, h: Any, blocks: Any, numbers: Any) -> None:
     """h = d h + (1 - d) g^2; w -= rate g / (sqrt(h) + delta)"""
     in_parallel(blocks[0].size, _rmsprop, (w, g, h, blocks, numbers))
@@ -115,7 +125,7 @@ def _adadelta(block: int, w: Any, g: Any, h: Any, u: Any, blocks: Any, numbers: 
         w[i] -= rate * v
 
 
-@fast_jit
+@_rule(2, 3)
 def adadelta(w: Any, g: Any, h: Any, u: Any, blocks: Any, numbers: Any) -> None:
     """h = m h + (1-m) g^2; v = g sqrt((u + delta)/(h + delta)); u = m u + (1-m) v^2; w -= rate v"""
     in_parallel(blocks[0].size, _adadelta, (w, g, h, u, blocks, numbers))
@@ -134,7 +144,7 @@ def _adam(block: int, w: Any, g: Any, m: Any, v: Any, blocks: Any, numbers: Any)
         w[i] -= rate * m[i] / (np.sqrt(v[i]) + delta)
 
 
-@fast_jit
+@_rule(2, 5)
 def adam(w: Any, g: Any, m: Any, v: Any, blocks: Any, numbers: Any) -> None:
     """m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; w -= rate correction m / (sqrt(v) + delta)"""
     in_parallel(blocks[0].size, _adam, (w, g, m, v, blocks, numbers))
@@ -153,7 +163,7 @@ def _adamw(block: int, w: Any, g: Any, m: Any, v: Any, blocks: Any, numbers: Any
         w[i] -= rate * (step + _regularised(np.float32(0), w[i], scale, two, one))
 
 
-@fast_jit
+@_rule(2, 5)
 def adamw(w: Any, g: Any, m: Any, v: Any, blocks: Any, numbers: Any) -> None:
     """Adam without decay in m and v; w -= rate (correction m / (sqrt(v) + delta) + decay w)"""
     in_parallel(blocks[0].size, _adamw, (w, g, m, v, blocks, numbers))
@@ -171,7 +181,7 @@ def _block_dots(block: int, a: Any, b: Any, starts: Any, stops: Any, sums: Any) 
     sums[block] = total
 
 
-@fast_jit
+@fast_kernel("f4[::1], f4[::1], i8[::1], i8[::1], f8[::1]")
 def block_dots(a: Any, b: Any, starts: Any, stops: Any, sums: Any) -> None:
     """The inner product of each block of two flat buffers, or of one, in double precision."""
     in_parallel(starts.size, _block_dots, (a, b, starts, stops, sums))
@@ -197,7 +207,7 @@ def _add_into(block: int, total: Any, part: Any) -> None:
         ours[i] += theirs[i]
 
 
-@fast_jit
+@fast_kernel("f4[::1], f4[::1]")
 def add_into(total: Any, part: Any) -> None:
     """total += part"""
     in_parallel((total.size + BLOCK - 1) // BLOCK, _add_into, (total, part))

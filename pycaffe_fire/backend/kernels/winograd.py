@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import fast_jit, fast_part, inlined
-from ..tasks import at, in_parallel
+from ..compiled import fast_kernel, fast_part, inlined
+from ..instructions import at, empty, free, max, min
+from ..tasks import in_parallel
 from .tiles import LANES, Matrix, adding_transform, biased_transform, summing_transform, transform
 
 PATCH = 6  # side of the part of x that makes a tile
@@ -95,7 +96,7 @@ def _spread_patches(task: int, x: Any, v: Any, steps: Any, place: Any, held: Any
     (first_block, blocks), height, b = held, x.shape[2], x.shape[4]
     width, length = (tile * columns + PATCH - tile) * b, x.shape[3] * b
     row, o = first + task // blocks, task % blocks
-    band = np.empty(PATCH * width, np.float32)
+    band = empty(PATCH * width, np.float32)
     _copy_rows(
         _plane(x, row // rows, first_block + o), height, length,
         tile * (row % rows) - pad[0], pad[1] * b, band, PATCH, width,
@@ -107,9 +108,12 @@ def _spread_patches(task: int, x: Any, v: Any, steps: Any, place: Any, held: Any
                 band, tile * j * b + lane, width, b,
                 v, begin + j * along + lane, PATCH * step, step,
             )  # fmt: skip
+    free(band)
 
 
-@fast_jit
+@fast_kernel(
+    "f4[:,:,:,:,::1], f4[::1], UniTuple(i8, 2), UniTuple(i8, 5), UniTuple(i8, 2), UniTuple(i8, 2)"
+)
 def spread_patches(x: Any, v: Any, steps: Any, place: Any, held: Any, pad: Any) -> None:
     """V from x."""
     in_parallel(place[1] * held[1], _spread_patches, (x, v, steps, place, held, pad))
@@ -124,7 +128,7 @@ def _gather_patches(
     overlap, left, length = PATCH - tile, pad[1] * b, dx.shape[3] * b
     width = (tile * columns + overlap) * b
     begin, o = task // blocks * rows, task % blocks
-    band, kept = np.empty(PATCH * width, np.float32), at(carried, o * overlap * width)
+    band, kept = empty(PATCH * width, np.float32), at(carried, o * overlap * width)
     shared = overlap * width  # with the next row of tiles
     goes_on = (first + begin) % rows > 0
     for i in range(shared):
@@ -156,9 +160,13 @@ def _gather_patches(
     if count < rows:
         for i in range(shared):
             kept[i] = band[i]
+    free(band)
 
 
-@fast_jit
+@fast_kernel(
+    "f4[::1], f4[:,:,:,:,::1], UniTuple(i8, 2), UniTuple(i8, 5), UniTuple(i8, 2), "
+    "UniTuple(i8, 2), f4[:,:,::1], b1"
+)
 def gather_patches(
     v: Any, dx: Any, steps: Any, place: Any, held: Any, pad: Any, carried: Any, add: bool
 ) -> None:
@@ -179,7 +187,7 @@ def _gather_tiles(
     (first_block, blocks), height, b = held, y.shape[2], y.shape[4]
     width, length = tile * columns * b, y.shape[3] * b
     row, o = first + task // blocks, task % blocks
-    band = np.empty(tile * width, np.float32)
+    band = empty(tile * width, np.float32)
     begin = task // blocks * columns * along + o * b
     for j in range(columns):
         for lane in range(0, b, LANES):
@@ -198,9 +206,12 @@ def _gather_tiles(
             value = line[i]
             below = slope * value if leaks else np.float32(0)
             out[i] = below if value <= 0 else value
+    free(band)
 
 
-@fast_jit
+@fast_kernel(
+    "f4[::1], f4[:,:,:,:,::1], UniTuple(i8, 2), UniTuple(i8, 5), UniTuple(i8, 2), f4[::1], f4"
+)
 def gather_tiles(m: Any, y: Any, steps: Any, place: Any, held: Any, bias: Any, slope: Any) -> None:
     """y = A^T M A + bias, then a ReLU with this slope (1: none)."""
     in_parallel(place[1] * held[1], _gather_tiles, (m, y, steps, place, held, bias, slope))
@@ -213,7 +224,7 @@ def _spread_tiles(task: int, dy: Any, m: Any, steps: Any, place: Any, held: Any,
     width = tile * columns * b
     at_row, o = task // blocks, task % blocks
     row = first + at_row
-    band = np.empty(tile * width, np.float32)
+    band = empty(tile * width, np.float32)
     _copy_rows(
         _plane(dy, row // rows, first_block + o), height, dy.shape[3] * b,
         tile * (row % rows), 0, band, tile, width,
@@ -228,9 +239,12 @@ def _spread_tiles(task: int, dy: Any, m: Any, steps: Any, place: Any, held: Any,
             else:
                 _tile_to_m_5(band, source, width, b, m, target, PATCH * step, step,
                              sums, channel + lane)  # fmt: skip
+    free(band)
 
 
-@fast_jit
+@fast_kernel(
+    "f4[:,:,:,:,::1], f4[::1], UniTuple(i8, 2), UniTuple(i8, 5), UniTuple(i8, 2), f4[:,::1]"
+)
 def spread_tiles(dy: Any, m: Any, steps: Any, place: Any, held: Any, sums: Any) -> None:
     """The gradient of M from that of y; sums[row] += its sum by channel."""
     in_parallel(place[1] * held[1], _spread_tiles, (dy, m, steps, place, held, sums))
@@ -250,7 +264,7 @@ def _spread_windows(task: int, w: Any, u: Any, step: int) -> None:
                 _window_to_u_5(w, start, size * area, area, u, target, PATCH * step, step)
 
 
-@fast_jit
+@fast_kernel("f4[:,:,:,:,:,::1], f4[::1], i8")
 def spread_windows(w: Any, u: Any, step: int) -> None:
     """U = G w G^T."""
     in_parallel(w.shape[0] * w.shape[1], _spread_windows, (w, u, step))
@@ -270,7 +284,7 @@ def _gather_windows(task: int, u: Any, dw: Any, step: int) -> None:
                 _u_to_window_5(u, source, PATCH * step, step, dw, target, size * area, area)
 
 
-@fast_jit
+@fast_kernel("f4[::1], f4[:,:,:,:,:,::1], i8")
 def gather_windows(u: Any, dw: Any, step: int) -> None:
     """dw += G^T dU G."""
     in_parallel(dw.shape[0] * dw.shape[1], _gather_windows, (u, dw, step))
@@ -288,7 +302,7 @@ def _plain_windows(task: int, w: Any) -> Any:
 def _spread_plain_windows(task: int, w: Any, u: Any, step: int) -> None:
     first, stop, area, far = _plain_windows(task, w)
     outputs, size = w.shape[0], w.shape[2]
-    window = np.empty(area * LANES, np.float32)
+    window = empty(area * LANES, np.float32)
     for o in range(0, outputs, LANES):
         for i in range(first, stop):
             source = at(w, o * far + i * area)
@@ -300,9 +314,10 @@ def _spread_plain_windows(task: int, w: Any, u: Any, step: int) -> None:
                 _window_to_u_3(window, 0, size * LANES, LANES, u, target, PATCH * step, step)
             else:
                 _window_to_u_5(window, 0, size * LANES, LANES, u, target, PATCH * step, step)
+    free(window)
 
 
-@fast_jit
+@fast_kernel("f4[:,:,:,::1], f4[::1], i8, i8, i8")
 def spread_plain_windows(w: Any, u: Any, step: int, first: int, stop: int) -> None:
     """U = G w G^T of weights (O, I, k, k), for inputs LANES * first up to LANES * stop."""
     for task in range(first, stop):
@@ -313,7 +328,7 @@ def spread_plain_windows(w: Any, u: Any, step: int, first: int, stop: int) -> No
 def _gather_plain_windows(task: int, u: Any, dw: Any, step: int) -> None:
     first, stop, area, far = _plain_windows(task, dw)
     outputs, size = dw.shape[0], dw.shape[2]
-    window = np.empty(area * LANES, np.float32)
+    window = empty(area * LANES, np.float32)
     for o in range(0, outputs, LANES):
         for i in range(first, stop):
             for k in range(area * LANES):
@@ -327,9 +342,10 @@ def _gather_plain_windows(task: int, u: Any, dw: Any, step: int) -> None:
             for cell in range(area):
                 for lane in range(LANES):
                     target[lane * far + cell] += window[cell * LANES + lane]
+    free(window)
 
 
-@fast_jit
+@fast_kernel("f4[::1], f4[:,:,:,::1], i8, i8, i8")
 def gather_plain_windows(u: Any, dw: Any, step: int, first: int, stop: int) -> None:
     """dw += G^T dU G of weights (O, I, k, k), for inputs LANES * first up to LANES * stop."""
     for task in range(first, stop):

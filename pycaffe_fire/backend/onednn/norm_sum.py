@@ -60,6 +60,7 @@ class NormSum(NormSumPlan):
         self._parts = [blob.gradient for blob in readers]
         self._extra = Sum(backend, self._parts, total.gradient) if len(self._parts) > 2 else None
         self._copies: dict[int, Program] = {}
+        backend.expect([kernels.forward], [kernels.backward])
 
     def _view(self, tensor: Tensor) -> Array:
         assert tensor.buffer is not None

@@ -10,7 +10,7 @@ import numpy as np
 from ..base import PoolingPlan, Window
 from ..blob import Blob
 from ..compiled import available, use_threads
-from ..kernels.pooling import all_finite, max_backward
+from ..kernels.pooling import all_finite, finite_zeros, max_backward
 from ..numpy.pooling import Pooling as Shifted
 from ..tensor import NATIVE, Array, Layout, Tensor
 from ..windows import divisors
@@ -55,6 +55,8 @@ class Pooling(PoolingPlan):
         self._plan_forward()
         self._backward: Program | Lowered | None = None
         self._winners = self._find_winners() if own_backward else None
+        if method == "MAX":
+            backend.expect([finite_zeros], [] if self._winners is None else [max_backward])
 
     def forward(self) -> None:
         self._forward.run()

@@ -78,6 +78,10 @@ class Winograd(WeightedPlan):
         self._rows, self._columns = (-(-n // self._tile) for n in self.y.shape[2:])
         self._cut(1 if per_sample else self.y.shape[0])
         self._no_bias = np.zeros(outputs, np.float32)
+        self.backend.expect(
+            [kernels.spread_windows, kernels.spread_patches, kernels.gather_tiles],
+            [kernels.spread_tiles, kernels.gather_patches, kernels.gather_windows],
+        )
 
     def _cut(self, together: int) -> None:
         """Choose slices and chunks; a chunk has at most so many images."""

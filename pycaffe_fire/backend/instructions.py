@@ -1,0 +1,143 @@
+"""What kernels use in place of some functions of Python and NumPy, and plain memory to walk along.
+
+numba knows those, too, but each makes it compile functions of its own, and slices of arrays take
+it long: these become a few instructions where they stand.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+from typing import Any
+
+from .compiled import Intrinsic
+
+ALIGNMENT = 64  # bytes: a line of the cache
+
+
+def pointer_to(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """The first element of an array, while instructions are written; a pointer is one."""
+    if hasattr(kind, "as_array"):
+        return context.make_array(kind)(context, builder, value).data
+    return value
+
+
+def _write_at(typing: Any, source: Any, offset: Any) -> Any:
+    """at(array or pointer, offset): a pointer to an element, counted through the whole array."""
+    types = importlib.import_module("numba.core.types")
+    pointer = source if isinstance(source, types.CPointer) else types.CPointer(source.dtype)
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.gep(pointer_to(context, builder, source, values[0]), [values[1]])
+
+    return pointer(source, types.intp), generate
+
+
+def _write_view(typing: Any, value: Any, kind: Any) -> Any:
+    """view(value, kind): the same bits as a number of another kind; or such a pointer."""
+    types = importlib.import_module("numba.core.types")
+    points = isinstance(value, types.CPointer)
+    result = types.CPointer(kind.dtype) if points else kind.dtype
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.bitcast(values[0], context.get_value_type(result))
+
+    return result(value, kind), generate
+
+
+def _write_choice(comparison: str) -> Any:
+    """The second of two numbers where it compares so with the first, as Python has it for NaN."""
+
+    def choose(typing: Any, a: Any, b: Any) -> Any:
+        types = importlib.import_module("numba.core.types")
+        kind = typing.unify_types(a, b)
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            floats = isinstance(kind, types.Float)
+            compare = builder.fcmp_ordered if floats else builder.icmp_signed
+            return builder.select(compare(comparison, values[1], values[0]), values[1], values[0])
+
+        return (kind(kind, kind), generate) if getattr(kind, "signed", True) else None
+
+    return choose
+
+
+def _write_room(zeroed: bool) -> Any:
+    """f(count, kind): a pointer to so many numbers, until it is given to `free`.
+
+    An array would be gone when it is named for the last time: pointers do not count for numba.
+    """
+
+    def allocate(typing: Any, count: Any, kind: Any) -> Any:
+        types = importlib.import_module("numba.core.types")
+        tools = importlib.import_module("numba.core.cgutils")
+        ir = importlib.import_module("llvmlite.ir")
+        result = types.CPointer(kind.dtype)
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            item = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+            size = builder.mul(values[0], tools.intp_t(item))
+            call = ir.FunctionType(tools.voidptr_t, [tools.intp_t])
+            start = builder.call(
+                tools.get_or_insert_function(builder.module, call, "NRT_Allocate"),
+                [builder.add(size, tools.intp_t(ALIGNMENT))],
+            )
+            line = builder.add(builder.ptrtoint(start, tools.intp_t), tools.intp_t(ALIGNMENT))
+            line = builder.and_(line, tools.intp_t(-ALIGNMENT))
+            numbers = builder.inttoptr(line, context.get_value_type(result))
+            builder.store(start, _before(builder, numbers))
+            if zeroed:
+                tools.memset(builder, builder.bitcast(numbers, tools.voidptr_t), size, 0)
+            return numbers
+
+        return result(types.intp, kind), generate
+
+    return allocate
+
+
+def _before(builder: Any, numbers: Any) -> Any:
+    """Where the start of a piece of memory is kept: right before the numbers in it."""
+    tools = importlib.import_module("numba.core.cgutils")
+    starts = builder.bitcast(numbers, tools.voidptr_t.as_pointer())
+    return builder.gep(starts, [tools.intp_t(-1)])
+
+
+def _write_free(typing: Any, numbers: Any) -> Any:
+    """free(pointer): what `empty` or `zeros` gave."""
+    types = importlib.import_module("numba.core.types")
+    tools = importlib.import_module("numba.core.cgutils")
+    ir = importlib.import_module("llvmlite.ir")
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        call = ir.FunctionType(ir.VoidType(), [tools.voidptr_t])
+        builder.call(
+            tools.get_or_insert_function(builder.module, call, "NRT_Free"),
+            [builder.load(_before(builder, values[0]))],
+        )
+        return context.get_dummy_value()
+
+    return types.void(numbers), generate
+
+
+def _write_copy(typing: Any, source: Any, target: Any, count: Any) -> Any:
+    """copy(source, target, count): so many elements from one pointer to another, which lie apart.
+    A loop would ask again and again whether they do, which short runs are not worth."""
+    types = importlib.import_module("numba.core.types")
+    tools = importlib.import_module("numba.core.cgutils")
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        size = context.get_abi_sizeof(context.get_data_type(source.dtype))
+        tools.raw_memcpy(builder, values[1], values[0], values[2], size)
+        return context.get_dummy_value()
+
+    return types.void(source, target, types.intp), generate
+
+
+at = Intrinsic(_write_at)
+copy = Intrinsic(_write_copy)
+view = Intrinsic(_write_view, lambda value, kind: value.view(kind))
+min = Intrinsic(_write_choice("<"), builtins.min)
+max = Intrinsic(_write_choice(">"), builtins.max)
+empty, zeros, free = (
+    Intrinsic(_write_room(False)), Intrinsic(_write_room(True)), Intrinsic(_write_free),
+)  # fmt: skip

@@ -1,0 +1,92 @@
+"""Time a net's first training run on a machine against the next: what compiling kernels adds.
+
+    python tools/bench/first_run.py
+    python tools/bench/first_run.py models/nin/solver.prototxt --repeat 3
+    python tools/bench/first_run.py models/cifar10_quick/solver.prototxt=3,32,32
+
+A net that does not crop needs the shape of its images.
+
+Each solver trains two iterations on synthetic data with an empty kernel cache, and again with what
+the first run left there. Wall seconds of whole processes, the shortest of all repetitions, and the
+processor seconds of the shortest. Ends with status 1 where a first run takes 6 s longer or more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+NETS = {"googlenet": "", "caffenet": "", "resnet50": "", "lenet": "=1,28,28"}
+LIMIT = 6.0  # seconds that a first run may take longer
+TRAIN = "import sys; from pycaffe_fire.cli.fire_train import main; sys.exit(main())"
+
+
+class Run(NamedTuple):
+    """Seconds of a process."""
+
+    wall: float
+    processor: float
+
+
+def run(solver: str, iterations: int, cache: str) -> Run:
+    """Train with this folder for kernels; processes that it starts count, too."""
+    path, _, shape = solver.partition("=")
+    command = [
+        sys.executable, "-c", TRAIN, "--solver", str(Path(path).resolve()),
+        "--iterations", str(iterations), "--synthetic", *filter(None, [shape]),
+    ]  # fmt: skip
+    before, begin = os.times(), time.perf_counter()
+    with tempfile.TemporaryDirectory() as output:
+        done = subprocess.run(
+            command, cwd=output, env={**os.environ, "NUMBA_CACHE_DIR": cache},
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    wall, after = time.perf_counter() - begin, os.times()
+    if done.returncode:
+        sys.exit(f"{solver}: {done.stderr.strip()}")
+    user, system = after.children_user, after.children_system
+    return Run(wall, user + system - before.children_user - before.children_system)
+
+
+def measure(solver: str, iterations: int, repeat: int) -> tuple[Run, Run, int]:
+    """The first run, the next, and how many kernels were compiled."""
+    first, following, kernels = [], [], 0
+    for _ in range(repeat):
+        with tempfile.TemporaryDirectory() as cache:
+            first.append(run(solver, iterations, cache))
+            kernels = len(list(Path(cache).glob("*.nbi")))
+            following.append(run(solver, iterations, cache))
+    return min(first), min(following), kernels
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    models = [f"{ROOT}/models/{net}/solver.prototxt{shape}" for net, shape in NETS.items()]
+    parser.add_argument("solvers", nargs="*", default=models, metavar="SOLVER[=SHAPE]")
+    parser.add_argument("--iterations", type=int, default=2)
+    parser.add_argument("--repeat", type=int, default=1, help="take the shortest of so many")
+    given = parser.parse_args()
+    print("net             first, s   next, s   more, s  cpu more, s  kernels")
+    slow = False
+    for solver in given.solvers:
+        first, following, kernels = measure(solver, given.iterations, given.repeat)
+        more = first.wall - following.wall
+        slow = slow or more > LIMIT
+        print(
+            f"{Path(solver).parent.name:16}{first.wall:10.1f}{following.wall:10.1f}{more:10.1f}"
+            f"{first.processor - following.processor:13.1f}{kernels:9}", flush=True,
+        )  # fmt: skip
+    return 1 if slow else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
