@@ -268,15 +268,21 @@ class Kernel(BuildingBlock):
         file = getattr(self.compiled._cache, "_cache_file", None)
         return None if file is None else Path(file._index_path)
 
-    def make_ahead(self) -> None:
-        """Compile it for its types, unless that has been done or another process is at it."""
+    @property
+    def is_cached(self) -> bool:
+        return self._index is None or self._index.exists()
+
+    def make_ahead(self) -> bool:
+        """Compile it for its types, unless that has been done or another process is at it; returns
+        whether it was compiled."""
         index = self._index
         if index is None or index.exists():
-            return
+            return False
         with held(index.with_suffix(".lock")) as ours:
             if ours:
                 types, _ = numba().core.sigutils.normalize_signature(f"({self.types},)")
                 self.compiled.compile(types)
+            return ours
 
     def _make(self, arguments: tuple[Any, ...], is_wanted: Callable[[], bool]) -> Any:
         """Load it, or compile it; while another process does, make others that are expected."""
@@ -288,13 +294,15 @@ class Kernel(BuildingBlock):
             with held(index.with_suffix(".lock")) as ours:
                 if ours:  # or another process has made it by now
                     return self._compile_for(*arguments)
-            with _compilations.elsewhere():
-                other = workers.next_kernel()
-                if other is not None:
-                    other.make_ahead()
-                else:
-                    time.sleep(PAUSE)
+            _make_another()
         raise KeyboardInterrupt
+
+
+def _make_another() -> None:
+    """Compile one of the expected kernels; a moment's rest where others are at all of them."""
+    with _compilations.elsewhere():
+        if not any(each.make_ahead() for each in workers.unfinished()):
+            time.sleep(PAUSE)
 
 
 def expect(*kernels: Callable[..., Any]) -> None:
@@ -309,7 +317,8 @@ def _beside_main_thread(make: Callable[[Callable[[], bool]], Any]) -> Any:
 
     LLVM may keep a thread for seconds, and what a signal's handler raises in one of its callbacks
     is lost, which leaves the kernel half-made. An interrupted thread waits no longer; the compiler
-    finishes that one kernel. `make` is given what tells whether it is still waited for.
+    finishes that one kernel. `make` is given what tells whether it is still waited for. All that
+    is expected is made as well, before the main thread goes on to compute.
     """
     if threading.current_thread() is not threading.main_thread():
         return make(lambda: True)
@@ -318,7 +327,10 @@ def _beside_main_thread(make: Callable[[Callable[[], bool]], Any]) -> Any:
 
     def make_now() -> None:
         try:
-            made.set_result(make(lambda: not gone.is_set()))
+            found = make(lambda: not gone.is_set())
+            while not gone.is_set() and workers.unfinished():
+                _make_another()
+            made.set_result(found)
         except BaseException as error:  # raised where the kernel is needed
             made.set_exception(error)
 

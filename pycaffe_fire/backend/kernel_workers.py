@@ -1,8 +1,9 @@
 """Processes beside this one that compile kernels ahead of their first call, into the cache.
 
-They are given the names of kernels and take those that nobody has compiled or is compiling. So
-does this process while it waits for one of theirs: on two cores both are busy. A worker that dies
-leaves its kernel to whoever needs it; one without work ends soon, and all end with this process.
+They are given the names of kernels and take those that nobody has compiled or is compiling. This
+process does the same when it needs the first of them, until all are there: threads that compute
+side by side wait for the slowest, so no worker should take a core from one. A worker that dies
+leaves its kernel to those who need it; one without work ends soon, and all end with this process.
 """
 
 from __future__ import annotations
@@ -16,15 +17,12 @@ import signal
 import subprocess
 import sys
 import threading
-from collections import deque
 from pathlib import Path
 from typing import Protocol
 
 from .kernel_cache import PACKAGE, held
 
 MOST = 3  # workers of a host
-# Threads that compute side by side wait for the slowest: a worker must not take a core from one.
-NICE = 15
 IDLE = 10.0  # seconds without work after which a worker ends
 
 # The packages of kernels are entered without running them: they import much else.
@@ -45,14 +43,17 @@ class Ahead(Protocol):
 
     place: str  # module:name
 
-    def make_ahead(self) -> None: ...
+    @property
+    def is_cached(self) -> bool: ...
+
+    def make_ahead(self) -> bool: ...
 
 
 class Workers:
     """Starts them when there is work, as many as there are cores to spare."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Ahead] = deque()
+        self._waiting: list[Ahead] = []
         self._processes: list[subprocess.Popen[str]] = []
         self._lock = threading.Lock()
 
@@ -69,10 +70,11 @@ class Workers:
                     process.stdin.write("".join(f"{kernel.place}\n" for kernel in kernels))
                     process.stdin.flush()
 
-    def next_kernel(self) -> Ahead | None:
-        """One that was asked for, to be compiled here; each is given once."""
+    def unfinished(self) -> list[Ahead]:
+        """What was asked for and is not in the cache yet."""
         with self._lock:
-            return self._waiting.popleft() if self._waiting else None
+            self._waiting = [kernel for kernel in self._waiting if not kernel.is_cached]
+            return list(self._waiting)
 
     def _start(self, folder: Path) -> None:
         for number in range(min(MOST, spare_cores())):
@@ -117,8 +119,6 @@ if hasattr(os, "register_at_fork"):
 def work(slot: str) -> None:
     """A worker's life: compile the kernels whose names come in, until there are no more."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if hasattr(os, "nice"):
-        os.nice(NICE)
     names: queue.Queue[str] = queue.Queue()
 
     def listen() -> None:

@@ -10,12 +10,13 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from pycaffe_fire.backend import compiled, kernel_workers, random
+from pycaffe_fire import schema
+from pycaffe_fire.backend import compiled, cpu_backend, kernel_workers, random
 from pycaffe_fire.backend.kernel_cache import held
 from pycaffe_fire.backend.kernels import (
     channelwise,
@@ -29,6 +30,7 @@ from pycaffe_fire.backend.kernels import (
     winograd,
 )
 from pycaffe_fire.data import kernels as data_kernels
+from pycaffe_fire.solver import Solver, SolverOptions
 
 needs_numba = pytest.mark.skipif(not compiled.available(), reason="there is no numba")
 needs_worker = pytest.mark.skipif(
@@ -194,3 +196,41 @@ def test_every_kernel_says_its_types(place: str) -> None:
     kernel = KERNELS[place]
     types, _ = compiled.numba().core.sigutils.normalize_signature(f"({kernel.types},)")
     assert len(types) == len(inspect.signature(kernel.function).parameters)
+
+
+NET = """
+layer { name: "in" type: "DummyData" top: "x" top: "label"
+  dummy_data_param { shape { dim: 2 dim: 16 dim: 32 dim: 32 } shape { dim: 2 }
+    data_filler { type: "gaussian" } data_filler { type: "constant" } } }
+layer { name: "conv" type: "Convolution" bottom: "x" top: "conv"
+  convolution_param { num_output: 64 kernel_size: 3 pad: 1 weight_filler { type: "xavier" } } }
+layer { name: "conv2" type: "Convolution" bottom: "conv" top: "conv2"
+  convolution_param { num_output: 64 kernel_size: 3 pad: 1 weight_filler { type: "xavier" } } }
+layer { name: "norm" type: "LRN" bottom: "conv2" top: "norm" }
+layer { name: "pool" type: "Pooling" bottom: "norm" top: "pool"
+  pooling_param { kernel_size: 3 stride: 2 } }
+layer { name: "drop" type: "Dropout" bottom: "pool" top: "pool" }
+layer { name: "ip" type: "InnerProduct" bottom: "pool" top: "ip"
+  inner_product_param { num_output: 8 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+"""
+MET = (
+    random._bits_loop, random._normal_loop, lrn.forward, lrn.backward, pooling.max_backward,
+    pooling.finite_zeros, softmax.rows, update.sgd, update.block_dots,
+    winograd.spread_patches, winograd.gather_patches, winograd.gather_tiles,
+    winograd.spread_tiles, winograd.spread_windows, winograd.gather_windows,
+)  # fmt: skip
+
+
+@needs_numba
+def test_kernels_meet_the_types_that_they_say() -> None:
+    """Else what is compiled ahead is of no use."""
+    backend = cpu_backend(1)
+    if backend.name != "onednn":
+        pytest.skip("other kernels serve here")
+    net = schema.parse_text(NET, schema.NetParameter())
+    param = schema.SolverParameter(type="SGD", lr_policy="fixed", base_lr=0.01, train_net_param=net)
+    Solver(param, SolverOptions(backend, 1)).step(1)
+    for kernel in cast(tuple[compiled.Kernel, ...], MET):
+        types, _ = compiled.numba().core.sigutils.normalize_signature(f"({kernel.types},)")
+        assert types in kernel.compiled.overloads, kernel.place
