@@ -14,7 +14,7 @@ from ..tensor import Array
 from .channelwise import Channelwise, PReLU, ScaleShift
 from .dropout import Dropout
 from .lrn import LRN
-from .softmax import Softmax, of_array
+from .softmax import Softmax, kernel_of, of_array
 from .update import Dots, Kernel, Update
 
 
@@ -64,6 +64,9 @@ class KernelBackend(NumPyBackend):
         if not Dropout.supports(x):
             return super().dropout(x, y, ratio, scale)
         return Dropout(self, x, y, ratio, scale)
+
+    def expect_softmax(self, shape: tuple[int, ...], axis: int) -> None:
+        expect(kernel_of(shape, axis))
 
     def softmax(self, x: Array, axis: int) -> Array:
         if not available() or not x.size:

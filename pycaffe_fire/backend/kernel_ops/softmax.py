@@ -26,6 +26,11 @@ def of_array(x: Array, axis: int) -> Array:
     return y
 
 
+def kernel_of(shape: tuple[int, ...], axis: int) -> Any:
+    """The kernel that `of_array` calls."""
+    return _plain(shape, axis)[1][0]
+
+
 def _plain(shape: tuple[int, ...], axis: int) -> tuple[tuple[int, ...], Any, tuple[int, ...]]:
     """How kernels see a plain array, which they are, and what else they want to know."""
     axis %= len(shape)
