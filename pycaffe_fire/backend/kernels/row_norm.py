@@ -58,7 +58,7 @@ def _rows(block: int, x: Any) -> Any:
 
 def rows_of_block(channels: int) -> int:
     """How many rows a block has, the last one at most."""
-    return max(1, BLOCK // channels)
+    return int(max(1, BLOCK // channels))
 
 
 def blocks(rows: int, channels: int) -> int:
