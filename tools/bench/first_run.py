@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -35,34 +36,49 @@ class Run(NamedTuple):
     processor: float
 
 
-def run(solver: str, iterations: int, cache: str) -> Run:
+def small_batches(solver: Path, batch: int, folder: Path) -> Path:
+    """A copy of a solver and its net, with this batch size and without tests."""
+    text = re.sub(r"(?m)^test_.*$", "", solver.read_text())
+    net = re.search(r'^net: "(.*)"', text, re.MULTILINE)
+    if net is None:
+        sys.exit(f"{solver}: names no net")
+    layers = (solver.parent / Path(net[1]).name).read_text()
+    target = folder / "net.prototxt"
+    target.write_text(re.sub(r"batch_size: \d+", f"batch_size: {batch}", layers))
+    copy = folder / "solver.prototxt"
+    copy.write_text(text.replace(net[0], f'net: "{target.as_posix()}"'))
+    return copy
+
+
+def run(solver: str, batch: int, cache: str) -> Run:
     """Train with this folder for kernels; processes that it starts count, too."""
     path, _, shape = solver.partition("=")
-    command = [
-        sys.executable, "-c", TRAIN, "--solver", str(Path(path).resolve()),
-        "--iterations", str(iterations), "--synthetic", *filter(None, [shape]),
-    ]  # fmt: skip
-    before, begin = os.times(), time.perf_counter()
-    with tempfile.TemporaryDirectory() as output:
+    with tempfile.TemporaryDirectory() as folder:
+        copy = small_batches(Path(path), batch, Path(folder))
+        command = [
+            sys.executable, "-c", TRAIN, "--solver", str(copy), "--iterations", "2",
+            "--synthetic", *filter(None, [shape]),
+        ]  # fmt: skip
+        before, begin = os.times(), time.perf_counter()
         done = subprocess.run(
-            command, cwd=output, env={**os.environ, "NUMBA_CACHE_DIR": cache},
+            command, cwd=folder, env={**os.environ, "NUMBA_CACHE_DIR": cache},
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
-    wall, after = time.perf_counter() - begin, os.times()
+        wall, after = time.perf_counter() - begin, os.times()
     if done.returncode:
         sys.exit(f"{solver}: {done.stderr.strip()}")
     user, system = after.children_user, after.children_system
     return Run(wall, user + system - before.children_user - before.children_system)
 
 
-def measure(solver: str, iterations: int, repeat: int) -> tuple[Run, Run, int]:
+def measure(solver: str, batch: int, repeat: int) -> tuple[Run, Run, int]:
     """The first run, the next, and how many kernels were compiled."""
     first, following, kernels = [], [], 0
     for _ in range(repeat):
         with tempfile.TemporaryDirectory() as cache:
-            first.append(run(solver, iterations, cache))
+            first.append(run(solver, batch, cache))
             kernels = len(list(Path(cache).glob("*.nbi")))
-            following.append(run(solver, iterations, cache))
+            following.append(run(solver, batch, cache))
     return min(first), min(following), kernels
 
 
@@ -72,13 +88,13 @@ def main() -> int:
     )
     models = [f"{ROOT}/models/{net}/solver.prototxt{shape}" for net, shape in NETS.items()]
     parser.add_argument("solvers", nargs="*", default=models, metavar="SOLVER[=SHAPE]")
-    parser.add_argument("--iterations", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--repeat", type=int, default=1, help="take the shortest of so many")
     given = parser.parse_args()
     print("net             first, s   next, s   more, s  cpu more, s  kernels")
     slow = False
     for solver in given.solvers:
-        first, following, kernels = measure(solver, given.iterations, given.repeat)
+        first, following, kernels = measure(solver, given.batch, given.repeat)
         more = first.wall - following.wall
         slow = slow or more > LIMIT
         print(
