@@ -30,11 +30,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from pycaffe_fire import Net, schema  # noqa: E402
-from pycaffe_fire.backend.base import JoinPlan, WeightedPlan, Window  # noqa: E402
 from pycaffe_fire.backend.blob import Blob  # noqa: E402
 from pycaffe_fire.backend.choice import FP32, TF32  # noqa: E402
 from pycaffe_fire.backend.cuda import cudnn as engine  # noqa: E402
 from pycaffe_fire.backend.numpy import NumPyBackend  # noqa: E402
+from pycaffe_fire.backend.plans import JoinPlan, WeightedPlan, Window  # noqa: E402
 from pycaffe_fire.backend.tensor import FLOAT32  # noqa: E402
 from pycaffe_fire.net.graph import filter_net  # noqa: E402
 from pycaffe_fire.net.synthetic import with_synthetic_data  # noqa: E402

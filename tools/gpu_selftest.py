@@ -39,9 +39,10 @@ sys.path.insert(0, str(ROOT))
 import pycaffe_fire as caffe  # noqa: E402
 from pycaffe_fire import Net, schema  # noqa: E402
 from pycaffe_fire.backend import cpu_backend  # noqa: E402
-from pycaffe_fire.backend.base import Backend, Segment  # noqa: E402
+from pycaffe_fire.backend.base import Backend  # noqa: E402
 from pycaffe_fire.backend.choice import ON_GPU, TF32, GpuOptions, gpu_backend  # noqa: E402
 from pycaffe_fire.backend.numpy import NumPyBackend  # noqa: E402
+from pycaffe_fire.backend.plans import Segment  # noqa: E402
 from pycaffe_fire.data.datum import encode_datum, image_datum  # noqa: E402
 from pycaffe_fire.data.image import encode_image  # noqa: E402
 from pycaffe_fire.data.writer import DatabaseWriter  # noqa: E402

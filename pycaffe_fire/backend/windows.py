@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .base import Window
+from .plans import Window
 
 
 def divisors(

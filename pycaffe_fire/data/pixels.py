@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..backend.base import DeviceRecords, ImageDecoder
+from ..backend.plans import DeviceRecords, ImageDecoder
 from .image import Jpeg
 from .source import Buffers, ImageSource
 

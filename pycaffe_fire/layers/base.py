@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, NoReturn
 
 from .. import schema
-from ..backend.base import Backend, Draw
+from ..backend.base import Backend
 from ..backend.blob import Blob, SharedBlob
+from ..backend.plans import Draw
 from ..backend.random import key
 from ..backend.tensor import Layout, Tensor
 from ..data.order import leaf_size

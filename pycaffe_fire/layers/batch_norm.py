@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from .. import schema
-from ..backend.base import NormPlan, NormSumPlan, RunningMoments
 from ..backend.blob import Blob
+from ..backend.plans import NormPlan, NormSumPlan, RunningMoments
 from ..schema.proto import BatchNormParameter, LayerParameter
 from .base import Neuron, is_train, register_layer
 from .frozen import PerChannel, values_of

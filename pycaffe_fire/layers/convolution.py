@@ -8,8 +8,8 @@ from math import prod
 from typing import ClassVar
 
 from .. import schema
-from ..backend.base import WeightedPlan, Window
 from ..backend.blob import Blob, SharedBlob
+from ..backend.plans import WeightedPlan, Window
 from ..schema.proto import LayerParameter
 from .base import Count, Layer, is_train, register_layer
 from .coordinates import CoordMap, sliding

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..backend.base import Draw
 from ..backend.blob import Blob
+from ..backend.plans import Draw
 from ..backend.random import key
 from ..schema.proto import LayerParameter
 from .base import Neuron, is_train, register_layer

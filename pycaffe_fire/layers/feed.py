@@ -10,8 +10,8 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from ..backend import available_cores
-from ..backend.base import ImageTransform
 from ..backend.blob import Blob
+from ..backend.plans import ImageTransform
 from ..backend.random import key
 from ..data.cache import Cache
 from ..data.loader import Loader, Source, filler

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..backend.base import WeightedPlan
 from ..backend.blob import Blob
+from ..backend.plans import WeightedPlan
 
 
 class PerChannel(NamedTuple):

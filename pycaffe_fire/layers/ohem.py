@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..backend.base import LossPlan
 from ..backend.blob import Blob
+from ..backend.plans import LossPlan
 from ..backend.tensor import on_host
 from .base import Layer, Loss, register_layer
 from .checks import forbid_in_place, need_same_shape

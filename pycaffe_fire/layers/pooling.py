@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import schema
-from ..backend.base import PoolingPlan, Window
 from ..backend.blob import Blob
+from ..backend.plans import PoolingPlan, Window
 from ..schema.proto import LayerParameter
 from .base import Layer, register_layer
 from .coordinates import CoordMap, sliding

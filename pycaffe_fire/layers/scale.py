@@ -7,8 +7,8 @@ from math import prod
 from typing import Any
 
 from .. import schema
-from ..backend.base import ChannelPlan
 from ..backend.blob import Blob
+from ..backend.plans import ChannelPlan
 from .base import Layer, register_layer
 from .description import Storage
 from .frozen import PerChannel, values_of

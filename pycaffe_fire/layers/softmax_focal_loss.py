@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..backend.base import LossPlan
 from ..backend.blob import Blob
+from ..backend.plans import LossPlan
 from .base import register_layer
 from .softmax_loss import TINY, SoftmaxWithLoss
 

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import schema
-from ..backend.base import LabelLoss, LossPlan
 from ..backend.blob import Blob
+from ..backend.plans import LabelLoss, LossPlan
 from ..schema.proto import LayerParameter
 from .base import Loss, register_layer
 from .labels import Labels, ignore_label, normalization_mode, normalizer

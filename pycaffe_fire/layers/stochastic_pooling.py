@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..backend.base import PoolingPlan, Window
 from ..backend.blob import Blob
 from ..backend.numpy.shifts import shifts
+from ..backend.plans import PoolingPlan, Window
 from ..backend.random import uniform_batch
 from .base import Layer, is_train
 

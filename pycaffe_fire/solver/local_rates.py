@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..backend.base import Backend, Segment
+from ..backend.base import Backend
+from ..backend.plans import Segment
 from ..backend.tensor import Array
 from ..errors import SolverError
 from ..schema.proto import SolverParameter

@@ -9,7 +9,8 @@ float16 does, unless the net gives a factor.
 
 from __future__ import annotations
 
-from ..backend.base import Backend, LossScale, UpdateStep
+from ..backend.base import Backend
+from ..backend.plans import LossScale, UpdateStep
 from ..backend.tensor import FLOAT32, Array
 from ..errors import SolverError
 from ..net import Net

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..backend.base import Recorder
+from ..backend.plans import Recorder
 from ..backend.tensor import PLAIN, Tensor
 from ..errors import FireError, SolverError
 

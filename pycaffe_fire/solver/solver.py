@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 from .. import schema
-from ..backend.base import Backend, Segment
+from ..backend.base import Backend
 from ..backend.host import resident_bytes
+from ..backend.plans import Segment
 from ..backend.tensor import Array
 from ..errors import SolverError
 from ..layers import Context

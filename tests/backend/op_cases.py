@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from pycaffe_fire.backend.base import Backend, Window
+from pycaffe_fire.backend.base import Backend
 from pycaffe_fire.backend.blob import Blob, BlobView
+from pycaffe_fire.backend.plans import Window
 from pycaffe_fire.errors import BackendError
 from tests.random_numbers import RNG
 

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pycaffe_fire.backend.base import Backend, Draw
+from pycaffe_fire.backend.base import Backend
 from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.backend.numpy import NumPyBackend
+from pycaffe_fire.backend.plans import Draw
 from tests.backend.op_cases import (
     CONVS,
     POOLS,

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pycaffe_fire.backend.base import Window
 from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.backend.numpy import NumPyBackend
+from pycaffe_fire.backend.plans import Window
 
 pytest.importorskip("numba")
 

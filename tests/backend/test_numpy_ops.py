@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from pycaffe_fire.backend import random
-from pycaffe_fire.backend.base import Draw, Window
 from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.backend.numpy import NumPyBackend
+from pycaffe_fire.backend.plans import Draw, Window
 from pycaffe_fire.errors import BackendError
 from tests.backend.op_cases import CONVS, POOLS, Array, Conv, Pool, blob, distinct, window
 from tests.random_numbers import RNG

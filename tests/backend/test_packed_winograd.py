@@ -13,7 +13,7 @@ import pytest
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
 from pycaffe_fire.backend import plan_choices
-from pycaffe_fire.backend.base import Window
+from pycaffe_fire.backend.plans import Window
 from pycaffe_fire.layers.frozen import OwnWeights
 from tests.backend.op_cases import Array, Conv, blob, window
 from tests.backend.test_winograd import SAME, WIDE, exact, normal

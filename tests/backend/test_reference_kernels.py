@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from pycaffe_fire import schema
-from pycaffe_fire.backend.base import Backend, Window
+from pycaffe_fire.backend.base import Backend
 from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.backend.onednn import OneDNNBackend, library
 from pycaffe_fire.backend.onednn.library import consists_of
+from pycaffe_fire.backend.plans import Window
 from pycaffe_fire.errors import BackendError
 from pycaffe_fire.layers import Context
 from pycaffe_fire.net import Net

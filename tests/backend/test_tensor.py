@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from pycaffe_fire.backend import cpu_backend
-from pycaffe_fire.backend.base import Window
 from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.backend.numpy import NumPyBackend
+from pycaffe_fire.backend.plans import Window
 from pycaffe_fire.backend.tensor import BOTH, NATIVE, PLAIN, ZERO, Layout, Tensor, aligned
 from pycaffe_fire.errors import NetError
 
@@ -262,7 +262,7 @@ def test_native_layouts_of_the_real_backend() -> None:
     real: Any = cpu_backend(1)
     if real.name != "onednn":
         pytest.skip("no oneDNN library")
-    from pycaffe_fire.backend.base import Window
+    from pycaffe_fire.backend.plans import Window
 
     x, w = Blob(real, (2, 16, 6, 6), "x"), Blob(real, (16, 16, 3, 3), "w")
     y = Blob(real, (2, 16, 4, 4), "y")

@@ -9,10 +9,10 @@ import pytest
 
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
-from pycaffe_fire.backend.base import Window
 from pycaffe_fire.backend.kernels import winograd as kernels
 from pycaffe_fire.backend.kernels.winograd import PRODUCTS, TILES, matrices
 from pycaffe_fire.backend.onednn import winograd as plans
+from pycaffe_fire.backend.plans import Window
 from pycaffe_fire.backend.tensor import aligned
 from tests.backend.op_cases import Array, Conv, blob, window
 from tests.random_numbers import RNG

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pycaffe_fire.backend.base import Window
 from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.backend.numpy import NumPyBackend
+from pycaffe_fire.backend.plans import Window
 from tests.cuda.fake_cupy import cuda
 from tests.cuda.fake_cupy.blas import read_floats, rounded, write_floats
 from tests.cuda.fake_cupy.races import checker

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pycaffe_fire.backend.base import Segment
 from pycaffe_fire.backend.numpy import NumPyBackend
+from pycaffe_fire.backend.plans import Segment
 from tests.cuda.cuda_emulator import Module
 from tests.cuda.cuda_nets import inception, solver_of, train
 from tests.random_numbers import RNG

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pycaffe_fire.backend.base import Draw
 from pycaffe_fire.backend.cuda.launch import KINDS
 from pycaffe_fire.backend.numpy import NumPyBackend
+from pycaffe_fire.backend.plans import Draw
 from tests.random_numbers import RNG
 
 

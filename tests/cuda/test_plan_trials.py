@@ -12,12 +12,12 @@ import pytest
 
 from pycaffe_fire import schema
 from pycaffe_fire.backend import choice
-from pycaffe_fire.backend.base import Window
 from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.backend.choice import GpuOptions, choose_backend
 from pycaffe_fire.backend.cuda import CudaBackend, cudnn
 from pycaffe_fire.backend.cuda.device import Found
 from pycaffe_fire.backend.cuda.plan_trials import Trials, choices_file, read_choices
+from pycaffe_fire.backend.plans import Window
 from pycaffe_fire.errors import BackendError
 from pycaffe_fire.parallel.communicator import SerialCommunicator
 from pycaffe_fire.solver import run

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from pycaffe_fire import Net, schema
-from pycaffe_fire.backend.base import Backend, RunningMoments
+from pycaffe_fire.backend.base import Backend
 from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.backend.cuda.channels import Channels
 from pycaffe_fire.backend.numpy import NumPyBackend
+from pycaffe_fire.backend.plans import RunningMoments
 from pycaffe_fire.layers import Context
 from tests.cuda.cuda_emulator import Module
 from tests.cuda.fake_cupy.races import checker

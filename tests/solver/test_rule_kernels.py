@@ -11,10 +11,11 @@ import pytest
 
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
-from pycaffe_fire.backend.base import Backend, Segment
+from pycaffe_fire.backend.base import Backend
 from pycaffe_fire.backend.cuda import launch
 from pycaffe_fire.backend.kernels import update
 from pycaffe_fire.backend.numpy import NumPyBackend
+from pycaffe_fire.backend.plans import Segment
 from pycaffe_fire.errors import SolverError
 from pycaffe_fire.solver.rules import RULES, Formula, Rule
 from tests.cuda.cuda_nets import SOLVER, inception, solver_of, train

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from pycaffe_fire.backend import cpu_backend
-from pycaffe_fire.backend.base import Segment
 from pycaffe_fire.backend.numpy import NumPyBackend
+from pycaffe_fire.backend.plans import Segment
 from pycaffe_fire.errors import SolverError
 from pycaffe_fire.solver import Solver, SolverOptions
 from tests.solver.rule_cases import CASES

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from pycaffe_fire import schema
-from pycaffe_fire.backend.base import Window
 from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.backend.numpy import NumPyBackend
+from pycaffe_fire.backend.plans import Window
 
 BENCH = Path(__file__).parents[2] / "tools" / "bench"
 

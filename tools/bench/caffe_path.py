@@ -19,12 +19,13 @@ import threadpoolctl
 from fire_net import FireNet, answer
 from timing import BenchError
 
-from pycaffe_fire.backend.base import Backend, Plan, PoolingPlan, WeightedPlan, Window
+from pycaffe_fire.backend.base import Backend
 from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.backend.compiled import jit
 from pycaffe_fire.backend.kernel_ops import KernelBackend
 from pycaffe_fire.backend.kernels.rows import relu_backward
 from pycaffe_fire.backend.numpy.activation import rectify
+from pycaffe_fire.backend.plans import Plan, PoolingPlan, WeightedPlan, Window
 from pycaffe_fire.backend.tensor import Array
 
 ROW_MAJOR, AS_IS, TURNED = 101, 111, 112  # of cblas.h

@@ -11,12 +11,12 @@ from math import prod
 
 import numpy as np
 
-from ..base import JoinPlan, NormPlan, Plan, PoolingPlan, WeightedPlan, Window
 from ..blob import Blob
 from ..compiled import use_threads
 from ..kernel_ops import KernelBackend
 from ..numpy.batch_norm import BatchNorm
 from ..numpy.weighted_sum import WeightedSum
+from ..plans import JoinPlan, NormPlan, Plan, PoolingPlan, WeightedPlan, Window
 from ..tensor import Array, ChannelsLast, Tensor
 from .batch_norm import RowsBatchNorm, VectorBatchNorm
 from .convolution import Convolution, Depthwise, Patches, Pointwise

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base import RunningMoments
 from ..blob import Blob
 from ..kernels import row_norm as kernels
 from ..kernels.tiles import LANES
 from ..numpy.batch_norm import BatchNorm
+from ..plans import RunningMoments
 from ..tensor import Array
 from .elementwise import Rows
 from .layouts import read, writing

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..base import WeightedPlan, Window
 from ..blob import Blob
 from ..kernels import rows as kernels
 from ..kernels.update import add_into
 from ..numpy.shifts import shifts
+from ..plans import WeightedPlan, Window
 from ..tensor import Array, ChannelsLast
 from .layouts import images, read, some, writing
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..base import JoinPlan, Plan
 from ..blob import Blob
 from ..kernels import rows as kernels
 from ..kernels.update import add_into
 from ..numpy.add import Sum as PlainSum
 from ..numpy.weighted_sum import WeightedSum
+from ..plans import JoinPlan, Plan
 from ..tensor import NATIVE, Array, ChannelsLast, Tensor
 from .layouts import read, writing
 

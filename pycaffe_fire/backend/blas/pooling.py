@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base import PoolingPlan, Window
 from ..blob import Blob
 from ..kernels.pooling import max_backward
 from ..kernels.rows import max_forward
 from ..numpy.shifts import shifts
+from ..plans import PoolingPlan, Window
 from ..tensor import ChannelsLast
 from ..windows import divisors
 from .layouts import images, read, some, writing

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base import Window
 from ..blob import Blob
 from ..kernels import winograd as kernels
 from ..kernels.tiles import LANES
 from ..kernels.update import add_into
 from ..kernels.winograd import PATCH, PRODUCTS, TILES
+from ..plans import Window
 from ..tensor import Array
 from .convolution import Convolution, Part
 from .layouts import images

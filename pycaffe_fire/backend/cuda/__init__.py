@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ..base import (
+from ..blob import Blob
+from ..numpy import NumPyBackend
+from ..plans import (
     ChannelPlan,
     Draw,
     Formula,
@@ -37,8 +39,6 @@ from ..base import (
     WeightedPlan,
     Window,
 )
-from ..blob import Blob
-from ..numpy import NumPyBackend
 from ..tensor import FLOAT32, NATIVE, Array, Tensor
 from .activation import ReLU
 from .add import Sum

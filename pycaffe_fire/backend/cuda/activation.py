@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..base import Plan
 from ..blob import Blob
+from ..plans import Plan
 from .layouts import shared_width
 from .tensor import Rectifier, can_move, follow, own
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..base import NormPlan, RunningMoments
 from ..blob import Blob
+from ..plans import NormPlan, RunningMoments
 from ..tensor import Array
 from .channels import Channels
 from .tensor import accumulator, can_move, follow, optional, own, source, target

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..base import ChannelPlan
 from ..blob import Blob
+from ..plans import ChannelPlan
 from ..tensor import Array
 from .channels import Channels
 from .layouts import Order

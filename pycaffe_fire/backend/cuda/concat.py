@@ -8,8 +8,8 @@ from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING
 
-from ..base import JoinPlan
 from ..blob import Blob
+from ..plans import JoinPlan
 from ..tensor import ChannelsLast, Tensor
 from .tensor import CudaTensor, own
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
-from ..base import WeightedPlan, Window
 from ..blob import Blob
+from ..plans import WeightedPlan, Window
 from ..tensor import Array, ChannelsLast, Tensor
 from .blas import Matrix
 from .channels import Channels

@@ -20,7 +20,7 @@ from math import prod
 from typing import Any
 
 from ...errors import BackendError
-from ..base import Window
+from ..plans import Window
 from ..tensor import FLOAT32
 
 log = logging.getLogger("pycaffe_fire")

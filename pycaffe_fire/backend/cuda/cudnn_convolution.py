@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from ..base import Window
 from ..blob import Blob
+from ..plans import Window
 from ..tensor import FLOAT32, Array, ChannelsLast
 from .convolution import Convolution
 from .cudnn import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..base import Window
+from ..plans import Window
 from .launch import Constants, constants
 
 AXES = 3  # that kernels know; fewer get extents of 1 in front

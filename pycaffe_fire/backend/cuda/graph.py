@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from ...errors import BackendError
-from ..base import Recorder
+from ..plans import Recorder
 from ..tensor import Array
 from .later import Later
 from .launch import Kernel

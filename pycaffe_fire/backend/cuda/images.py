@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base import DeviceRecords, ImageTransform
+from ..plans import DeviceRecords, ImageTransform
 from ..tensor import Array, Tensor
 from .jpeg import CudaRecords
 from .tensor import target

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from ..base import WeightedPlan
 from ..blob import Blob
+from ..plans import WeightedPlan
 from ..tensor import Array
 from .blas import Matrix
 from .channels import Channels

@@ -22,7 +22,7 @@ import numpy as np
 from PIL import Image
 
 from ...errors import BackendError
-from ..base import DeviceRecords, ImageDecoder
+from ..plans import DeviceRecords, ImageDecoder
 from ..tensor import Array
 from .launch import Kernels
 from .streams import event_on, using

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..base import LossScale
+from ..plans import LossScale
 from ..tensor import Array
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..base import Plan
 from ..blob import Blob
+from ..plans import Plan
 from .geometry import AXES, lifted
 from .tensor import follow, own
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..base import PoolingPlan, Window
 from ..blob import Blob
+from ..plans import PoolingPlan, Window
 from ..tensor import Array
 from .geometry import AXES, geometry
 from .tensor import can_move, follow, own

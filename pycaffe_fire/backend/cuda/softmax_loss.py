@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..base import LabelLoss, LossPlan
 from ..blob import Blob
+from ..plans import LabelLoss, LossPlan
 from ..tensor import FLOAT32, Array
 from .tensor import source, target
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..base import Formula, Segment, SegmentDots, UpdateStep, pieces
 from ..numpy import update as numpy_update
+from ..plans import Formula, Segment, SegmentDots, UpdateStep, pieces
 from ..tensor import Array
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..base import JoinPlan
 from ..blob import Blob
+from ..plans import JoinPlan
 from ..tensor import Array
 from .launch import Kernels, kind_of
 from .tensor import CudaTensor, cannot_move, follow, own

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ..base import ChannelPlan, Formula, MaskedPlan, Plan, Segment, SegmentDots, UpdateStep
 from ..blob import Blob
 from ..compiled import available, expect, use_threads
 from ..kernels import update as kernels
 from ..numpy import NumPyBackend
+from ..plans import ChannelPlan, Formula, MaskedPlan, Plan, Segment, SegmentDots, UpdateStep
 from ..tensor import Array
 from .channelwise import Channelwise, PReLU, ScaleShift
 from .dropout import Dropout

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base import ChannelPlan
 from ..blob import Blob
 from ..compiled import available, use_threads
 from ..kernels import channelwise
+from ..plans import ChannelPlan
 from ..tensor import NATIVE, Array, Tensor
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base import Draw, MaskedPlan
 from ..blob import Blob
 from ..compiled import available, use_threads
 from ..kernels import dropout
+from ..plans import Draw, MaskedPlan
 from ..tensor import NATIVE, Tensor
 
 if TYPE_CHECKING:

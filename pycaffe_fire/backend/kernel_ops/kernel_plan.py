@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..base import Plan
 from ..compiled import use_threads
+from ..plans import Plan
 from ..tensor import NATIVE, Tensor
 
 if TYPE_CHECKING:

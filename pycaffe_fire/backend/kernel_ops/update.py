@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..base import Segment, SegmentDots, UpdateStep, pieces
 from ..compiled import use_threads
 from ..kernels import update
+from ..plans import Segment, SegmentDots, UpdateStep, pieces
 from ..tensor import Array
 
 Kernel = Callable[..., None]  # of kernels/update.py

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from .. import random
-from ..base import (
-    Backend,
+from ..base import Backend
+from ..blob import Blob
+from ..plans import (
     ChannelPlan,
     Draw,
     Formula,
@@ -24,7 +25,6 @@ from ..base import (
     WeightedPlan,
     Window,
 )
-from ..blob import Blob
 from ..tensor import Array, Tensor
 from .activation import ReLU
 from .add import Sum

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..base import NormPlan, RunningMoments
 from ..blob import Blob
+from ..plans import NormPlan, RunningMoments
 from ..tensor import Array, Tensor
 
 if TYPE_CHECKING:

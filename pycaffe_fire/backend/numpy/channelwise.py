@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..base import ChannelPlan
 from ..blob import Blob
+from ..plans import ChannelPlan
 from ..tensor import Array
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..base import JoinPlan
 from ..blob import Blob
+from ..plans import JoinPlan
 from ..tensor import Array
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from ..base import WeightedPlan, Window
 from ..blob import Blob
+from ..plans import WeightedPlan, Window
 from ..tensor import Array
 from .activation import rectify
 from .shifts import shifts

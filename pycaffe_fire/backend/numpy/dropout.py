@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...errors import BackendError
-from ..base import Draw, MaskedPlan
 from ..blob import Blob
+from ..plans import Draw, MaskedPlan
 from ..tensor import Array
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING
 
-from ..base import WeightedPlan
 from ..blob import Blob
+from ..plans import WeightedPlan
 from ..tensor import Array
 from .activation import rectify
 

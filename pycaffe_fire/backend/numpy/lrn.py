@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..base import Plan
 from ..blob import Blob
+from ..plans import Plan
 from ..tensor import Array
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..base import PoolingPlan, Window
 from ..blob import Blob
+from ..plans import PoolingPlan, Window
 from ..tensor import Array
 from ..windows import divisors
 from .shifts import shifts

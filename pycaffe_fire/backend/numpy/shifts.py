@@ -11,7 +11,7 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from ..base import Window
+from ..plans import Window
 
 
 class Shift(NamedTuple):

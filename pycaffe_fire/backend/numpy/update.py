@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import Formula, Segment, SegmentDots, UpdateStep
+from ..plans import Formula, Segment, SegmentDots, UpdateStep
 from ..tensor import Array
 
 

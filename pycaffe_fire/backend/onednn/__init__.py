@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..base import JoinPlan, NormPlan, NormSumPlan, Plan, PoolingPlan, WeightedPlan, Window
 from ..blob import Blob
 from ..compiled import available
 from ..kernel_ops import KernelBackend
+from ..plans import JoinPlan, NormPlan, NormSumPlan, Plan, PoolingPlan, WeightedPlan, Window
 from ..tensor import BFLOAT16, FLOAT32, Array, Tensor
 from .activation import ReLU
 from .add import Sum

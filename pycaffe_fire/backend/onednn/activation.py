@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..base import Plan
 from ..blob import Blob
+from ..plans import Plan
 from .layouts import Descriptor, Program
 from .library import FORWARD_TRAINING, RELU_FROM_OUTPUT
 

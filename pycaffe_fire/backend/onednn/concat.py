@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import BackendError
-from ..base import JoinPlan
 from ..blob import Blob
+from ..plans import JoinPlan
 from .layouts import Argument, Descriptor, Program
 from .library import MULTIPLE_SOURCE, handles
 

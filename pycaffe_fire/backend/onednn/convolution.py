@@ -7,9 +7,9 @@ from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
 from ...errors import BackendError
-from ..base import Window
 from ..blob import Blob
 from ..numpy.convolution import Convolution as Patches
+from ..plans import Window
 from .layouts import Descriptor, Lowered, Program, Seen
 from .library import (
     BF16,

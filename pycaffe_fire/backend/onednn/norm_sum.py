@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..base import NormSumPlan, RunningMoments
 from ..blob import Blob
 from ..compiled import available, use_threads
 from ..kernels import norm_sum as kernels
 from ..kernels.tiles import LANES
+from ..plans import NormSumPlan, RunningMoments
 from ..tensor import NATIVE, Array, Layout, Tensor
 from .add import Sum
 from .layouts import OneDNNTensor, Program

@@ -15,10 +15,10 @@ from math import prod
 
 import numpy as np
 
-from ..base import WeightedPlan
 from ..blob import Blob
 from ..host import processor
 from ..plan_choices import PlanChoices, choices_file
+from ..plans import WeightedPlan
 from .convolution import Convolution
 from .packed_winograd import GroupedWinograd, PackedWinograd
 from .winograd import Winograd

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base import PoolingPlan, Window
 from ..blob import Blob
 from ..compiled import available, use_threads
 from ..kernels.pooling import all_finite, finite_zeros, max_backward
 from ..numpy.pooling import Pooling as Shifted
+from ..plans import PoolingPlan, Window
 from ..tensor import NATIVE, Array, Layout, Tensor
 from ..windows import divisors
 from .layouts import Descriptor, Lowered, OneDNNTensor, Program

@@ -6,8 +6,8 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..base import WeightedPlan
 from ..blob import Blob
+from ..plans import WeightedPlan
 from ..tensor import ZERO
 from .layouts import Descriptor
 

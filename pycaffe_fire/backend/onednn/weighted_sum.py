@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..base import JoinPlan
 from ..blob import Blob
+from ..plans import JoinPlan
 from .layouts import Descriptor, Program
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..base import WeightedPlan
 from ..compiled import available, use_threads
 from ..kernels import winograd as kernels
 from ..kernels.tiles import LANES
 from ..kernels.winograd import PATCH, PRODUCTS, TILES
+from ..plans import WeightedPlan
 from ..tensor import NATIVE, Array, Tensor
 from .convolution import Convolution
 from .layouts import Descriptor, OneDNNTensor, Program, Seen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ...backend.base import Formula
+from ...backend.plans import Formula
 from ...errors import SolverError
 from ...registry import Registry
 from ...schema.proto import SolverParameter
