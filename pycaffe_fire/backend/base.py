@@ -233,6 +233,19 @@ class Backend(ABC):
     ) -> WeightedPlan:
         """y = x w^T + b with x flattened to (before axis, from axis on)."""  # fmt: skip
 
+    def packed_inner_product(
+        self,
+        x: Blob,
+        w: Blob,
+        b: Blob | None,
+        y: Blob,
+        axis: int,
+        transpose: bool,
+        relu: float | None,
+    ) -> WeightedPlan | None:
+        """The same, forward only, for weights that rarely change, as `packed_convolution`."""
+        return None
+
     @abstractmethod
     def pooling(
         self, x: Blob, y: Blob, method: str, window: Window, mask: bool = False

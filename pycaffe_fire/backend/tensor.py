@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Array = Any  # numpy.ndarray, or cupy.ndarray on the GPU
 FLOAT32, BFLOAT16 = "float32", "bfloat16"
 
-ZERO, NATIVE, PLAIN, BOTH = 0, 1, 2, 3
+ZERO, NATIVE, PLAIN, BOTH, PACKED = 0, 1, 2, 3, 4
 _UNHELD = 2  # references to a plain copy that only its tensor knows (and getrefcount's own)
 
 
@@ -70,11 +70,23 @@ class ChannelsLast(Layout):
         return hash(("channels last", self.shape))
 
 
+class Form(Protocol):
+    """Another order of a plain tensor's numbers, in the same memory."""
+
+    def pack(self, storage: Array) -> None:
+        """Bring plain values into this order."""
+
+    def unpack(self, storage: Array) -> None:
+        """Bring them back, bit for bit."""
+
+
 class Tensor:
     """Storage in some layout, with a plain array on demand; `kind` says how elements are stored.
 
     `fresh` says which copies hold the value; ZERO means "all zeros, whatever the memory holds".
-    A plan reads `buffer` after `sync()` and sets `fresh = NATIVE` after writing it.
+    A plan reads `buffer` after `sync()` and sets `fresh = NATIVE` after writing it. PACKED means
+    that the memory holds the value in the order of `form`, for the plan that has packed it, until
+    anybody else reads it.
     """
 
     kind = FLOAT32
@@ -86,6 +98,8 @@ class Tensor:
         self.buffer: Array | None = None
         self.fresh = ZERO
         self.pinned = False  # a pinned tensor keeps its layout: plans or other blobs count on it
+        self.common = False  # do several layers or nets compute with it?
+        self._form: Form | None = None
         # Told before the value is given out or its shape changes, where somebody has to know.
         self.guard: Callable[[Tensor], None] | None = None
         self._plain: Array | None = None
@@ -170,6 +184,11 @@ class Tensor:
         if self.fresh & NATIVE:
             return
         self.allocate()
+        if self.fresh == PACKED:
+            assert self._form is not None
+            self._form.unpack(self._own_storage())
+            self.fresh = NATIVE
+            return
         if self.fresh == ZERO:
             assert self.buffer is not None
             self.buffer[...] = 0
@@ -177,6 +196,29 @@ class Tensor:
         else:
             self.backend.from_plain(self, self._plain)
             self.fresh = BOTH
+
+    @property
+    def form(self) -> Form | None:
+        """How the value is packed now, if it is."""
+        return self._form if self.fresh == PACKED else None
+
+    def pack(self, form: Form) -> None:
+        """Keep the value of a plain tensor in another order, in its own memory."""
+        if self.form == form:
+            return
+        self.sync()
+        form.pack(self._own_storage())
+        self.fresh, self._form = PACKED, form
+
+    def share(self) -> None:
+        """From now on several layers or nets compute with it, maybe at the same time."""
+        self.common = True
+        if self.fresh == PACKED:
+            self.sync()
+
+    def _own_storage(self) -> Array:
+        assert self.layout.is_plain and self.buffer is not None
+        return self.buffer[: prod(self.shape)]
 
     def allocate(self) -> None:
         if self.buffer is None:
@@ -188,6 +230,8 @@ class Tensor:
 
     def move(self, buffer: Array) -> None:
         """Bind to `buffer` and take the value along."""
+        if self.fresh == PACKED:
+            self.sync()
         if self.fresh & NATIVE:
             assert self.buffer is not None
             buffer[: self.layout.elements] = self.buffer[: self.layout.elements]

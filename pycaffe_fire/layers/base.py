@@ -239,6 +239,7 @@ class Layer(Description):
                 f"weight {index} has shape {list(blob.shape)}, but the net that shares "
                 f"its weights has {list(donor.shape)}"
             )
+        donor.value.share()
         if isinstance(donor, SharedBlob):  # its storage has the shape of another layer's blob
             return SharedBlob(donor, donor.shape, blob.name)
         blob.value = donor.value

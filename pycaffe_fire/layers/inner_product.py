@@ -9,6 +9,7 @@ from ..backend.blob import Blob
 from ..schema.proto import LayerParameter
 from .base import Layer, is_train, register_layer
 from .description import Storage
+from .frozen import After, FrozenOp, OwnWeights, keeping_layout
 
 
 @register_layer("InnerProduct")
@@ -45,11 +46,22 @@ class InnerProduct(Layer):
                 f"{prod(shape[self._axis :])} (bottom {list(shape)})"
             )
         top[0].reshape(*shape[: self._axis], param.num_output)
-        bias = self.blobs[1] if len(self.blobs) > 1 else None
         with self.backend.per_sample(not is_train(self.phase)):
             self._plan = self.backend.inner_product(
-                bottom[0], self.blobs[0], bias, top[0], self._axis, param.transpose, self.fused_relu
+                *self._operands(bottom[0], top[0]), self.fused_relu
             )
+
+    def _operands(self, bottom: Blob, top: Blob) -> tuple[Blob, Blob, Blob | None, Blob, int, bool]:
+        bias = self.blobs[1] if len(self.blobs) > 1 else None
+        transpose = self.param.inner_product_param.transpose
+        return bottom, self.blobs[0], bias, top, self._axis, transpose
+
+    def frozen(self, bottom: Blob, top: Blob, after: After) -> FrozenOp | None:
+        if after.scalings or after.addend is not None:
+            return None
+        with self.backend.per_sample(not is_train(self.phase)), keeping_layout(top):
+            plan = self.backend.packed_inner_product(*self._operands(bottom, top), after.relu)
+            return OwnWeights(plan) if plan is not None else None
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self._plan.forward(self.leads)

@@ -234,6 +234,7 @@ class Wiring:
 
     def _share(self, layer: Layer, index: int, blob: Blob, spec: ParamSpec) -> Blob:
         owner, owner_layer = self._owners[spec.name]
+        owner.blob.value.share()
         given = self._given[spec.name]
         for field in filter(spec.HasField, MULTIPLIERS):
             if field not in given:

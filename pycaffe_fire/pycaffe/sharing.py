@@ -28,6 +28,7 @@ def share_weights(taker: Net, giver: Net) -> None:
         taker, giver, pairs = giver, taker, [(theirs, mine) for mine, theirs in pairs]
     for mine, theirs in pairs:
         mine.value = theirs.value
+        mine.value.share()
         mine.gradient.pinned = False
         mine.gradient.lay_out(theirs.value.layout)
         mine.gradient.pinned = True

@@ -24,7 +24,7 @@ from .inner_product import InnerProduct, RowBlocks
 from .layouts import Descriptor, OneDNNTensor, Program, Workspace
 from .library import BF16, BINARY_ADD, F32, RELU, Library
 from .norm_sum import NormSum
-from .plan_trials import fastest_convolution
+from .plan_trials import faster_if_packed, fastest_convolution
 from .pooling import Pooling
 from .weighted import Weighted
 from .weighted_sum import WeightedSum
@@ -199,6 +199,16 @@ class OneDNNBackend(KernelBackend):
             return super().inner_product(x, w, b, y, axis, transpose, relu)
         kind = RowBlocks if self._per_sample else InnerProduct
         return kind(self, x, w, b, y, axis, transpose, relu)
+
+    def packed_inner_product(
+        self, x: Blob, w: Blob, b: Blob | None, y: Blob, axis: int, transpose: bool,
+        relu: float | None,
+    ) -> WeightedPlan | None:  # fmt: skip
+        if self._per_sample or self.products != FLOAT32 or 0 in x.shape:
+            return None
+        if w.value.common or not y.value.layout.is_plain:
+            return None
+        return faster_if_packed(InnerProduct(self, x, w, b, y, axis, transpose, relu))
 
     def pooling(
         self, x: Blob, y: Blob, method: str, window: Window, mask: bool = False

@@ -35,8 +35,9 @@ class InnerProduct(Weighted):
         transpose: bool, relu: float | None,
     ) -> None:  # fmt: skip
         super().__init__(backend, x, w, b, y, relu)
-        rows, inputs = prod(x.shape[:axis]), prod(x.shape[axis:])
-        outputs = prod(w.shape) // inputs
+        self.rows, self.inputs = rows, inputs = prod(x.shape[:axis]), prod(x.shape[axis:])
+        self.outputs = outputs = prod(w.shape) // inputs
+        self.transpose = transpose
         matrix = Descriptor.contiguous
         self._x, self._y = (
             matrix(self.library, (rows, inputs)),
@@ -69,7 +70,7 @@ class InnerProduct(Weighted):
         """What is seen in float32, as products take it."""
         return program.rounded(program.copied(seen, self._as_operand(seen[1])))
 
-    def _rows(self, program: Program, tensor: Tensor) -> tuple[Tensor, Descriptor]:
+    def source_rows(self, program: Program, tensor: Tensor) -> tuple[Tensor, Descriptor]:
         """The source as a plain matrix."""
         if tensor.layout.is_plain:
             return tensor, self._x
@@ -79,7 +80,7 @@ class InnerProduct(Weighted):
 
     def _forward_program(self, relu: float | None) -> Runnable:
         program, y = Program(self.backend), self.y.value
-        x = self._operand(program, self._rows(program, self.x.value))
+        x = self._operand(program, self.source_rows(program, self.x.value))
         w = self._operand(program, (self.w.value, self._w_turned))
         bias = None
         if self.b is not None:
@@ -103,7 +104,7 @@ class InnerProduct(Weighted):
     def _weights_program(self, weights: bool, bias: bool, add_w: bool, add_b: bool) -> Program:
         wanted_bias = self._b if bias else None
         program = Program(self.backend)
-        x = self._operand(program, self._rows(program, self.x.value))
+        x = self._operand(program, self.source_rows(program, self.x.value))
         dy = self._operand(program, (self.y.gradient, self._y))
         made = self._create("backward_weights", x[1], self._w, wanted_bias, dy[1], self._hint, None)
         arguments: dict[str | int, Any] = {"src": x, "diff_dst": dy}

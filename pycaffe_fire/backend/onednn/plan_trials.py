@@ -1,4 +1,4 @@
-"""Which method of a convolution is faster here: both are tried while planning for inference.
+"""Which method of an op is faster here: all are tried while planning for inference.
 
 An estimate knows neither a machine's caches nor how well the library uses its vectors. The methods
 round differently, so what was found is kept in a file, by processor, library, threads and shapes:
@@ -20,12 +20,15 @@ from ..host import processor
 from ..plan_choices import PlanChoices, choices_file
 from ..plans import WeightedPlan
 from .convolution import Convolution
+from .inner_product import InnerProduct
+from .packed_inner_product import PackedInnerProduct
 from .packed_winograd import GroupedWinograd, PackedWinograd
 from .winograd import Winograd
 
 WORTH_A_TRIAL = 5_000_000  # multiplications: a tenth of a millisecond
 REPEATS, ENOUGH = 3, 0.1  # rounds of runs, and seconds after which no other one begins
 OTHERS = 8_000_000  # numbers of other layers, say, which pass through the caches before each run
+MOST_TRIED = 8_000_000  # weights of an inner product: no cache holds them, and more need not be had
 
 
 def fastest_convolution(direct: Convolution) -> WeightedPlan:
@@ -77,7 +80,11 @@ def _stand_in(direct: Convolution) -> Convolution:
 def _fastest(direct: Convolution) -> str:
     stand_in = _stand_in(direct)
     made = {name: make(stand_in) for name, make in METHODS.items()}
-    plans = {name: plan for name, plan in made.items() if plan is not None}
+    return _least_time({name: plan for name, plan in made.items() if plan is not None})
+
+
+def _least_time(plans: dict[str, WeightedPlan]) -> str:
+    """The name of the plan that runs fastest."""
     for plan in plans.values():
         plan.pack()
         plan.forward()
@@ -96,3 +103,37 @@ def _seconds(plan: WeightedPlan) -> float:
     began = time.perf_counter()
     plan.forward()
     return time.perf_counter() - began
+
+
+PLAIN, IN_BLOCKS = "plain", "weights in blocks"
+
+
+def faster_if_packed(plain: InnerProduct) -> PackedInnerProduct | None:
+    """A plan for weights that rarely change, if there is one that beats the plain product."""
+    if plain.rows == 1 or plain.rows * plain.inputs * plain.outputs < WORTH_A_TRIAL:
+        return None  # a single row takes as long as it takes to read the weights
+    packed = PackedInnerProduct.of(plain)
+    if packed is None:
+        return None
+    known = _choices(plain.backend.describe())
+    op = f"inner product {[plain.rows, plain.inputs]} {[plain.outputs, plain.inputs]}"
+    name = known.get(op)
+    if name not in (PLAIN, IN_BLOCKS):
+        name = _faster_product(plain)
+        known.keep(op, name)
+    return packed if name == IN_BLOCKS else None
+
+
+def _faster_product(plain: InnerProduct) -> str:
+    """Tried on blobs of zeros, with fewer outputs where there are very many weights."""
+    outputs = min(plain.outputs, max(MOST_TRIED // plain.inputs, 1))
+    plans: dict[str, InnerProduct] = {}
+    for name in (PLAIN, IN_BLOCKS):
+        shapes = ((plain.rows, plain.inputs), (outputs, plain.inputs), (outputs,),
+                  (plain.rows, outputs))  # fmt: skip
+        x, w, b, y = (Blob(plain.backend, shape) for shape in shapes)
+        plans[name] = InnerProduct(plain.backend, x, w, b, y, 1, False, plain.relu)
+    packed = PackedInnerProduct.of(plans[IN_BLOCKS])
+    if packed is None:
+        return PLAIN
+    return _least_time({PLAIN: plans[PLAIN], IN_BLOCKS: packed})
