@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -186,8 +187,7 @@ class Tensor:
         self.allocate()
         if self.fresh == PACKED:
             assert self._form is not None
-            self._form.unpack(self._own_storage())
-            self.fresh = NATIVE
+            self._rearrange(self._form.unpack, NATIVE)
             return
         if self.fresh == ZERO:
             assert self.buffer is not None
@@ -207,8 +207,8 @@ class Tensor:
         if self.form == form:
             return
         self.sync()
-        form.pack(self._own_storage())
-        self.fresh, self._form = PACKED, form
+        self._form = form
+        self._rearrange(form.pack, PACKED)
 
     def share(self) -> None:
         """From now on several layers or nets compute with it, maybe at the same time."""
@@ -216,9 +216,17 @@ class Tensor:
         if self.fresh == PACKED:
             self.sync()
 
-    def _own_storage(self) -> Array:
+    def _rearrange(self, change: Callable[[Array], None], fresh: int) -> None:
+        """By a thread of its own: Ctrl-C waits until the value is whole again."""
         assert self.layout.is_plain and self.buffer is not None
-        return self.buffer[: prod(self.shape)]
+        storage = self.buffer[: prod(self.shape)]
+
+        def work() -> None:
+            change(storage)
+            self.fresh = fresh
+
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(work).result()
 
     def allocate(self) -> None:
         if self.buffer is None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
+import gc
 import json
-from collections.abc import Iterator
+import time
+import tracemalloc
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -135,22 +140,43 @@ def test_tensors_keep_their_value_whatever_is_done_to_them() -> None:
     made = plain((2, 8), 6)
     tensor, values = made.w.value, normal(6, 8)
     form = OutputBlocks(6, 8, 4, 4, False)
-    for act in (
+    acts: list[Callable[[], object]] = [
         lambda: tensor.move(np.empty(48, np.float32)),
-        lambda: tensor.share(),
-        lambda: tensor.pack(OutputBlocks(6, 8, 2, 6, False)),
-        lambda: tensor.sync(),
-        lambda: tensor.drop_copy(),
-    ):
+        tensor.share,
+        lambda: tensor.pack(OutputBlocks(6, 8, 2, 6, False)) or tensor.sync(),
+        tensor.drop_copy,
+    ]
+    for act in acts:
         tensor.array[...] = values
         tensor.pack(form)
         assert tensor.form == form and tensor.buffer is not None
         assert tensor.buffer[:48].tobytes() != values.tobytes()
         act()
-        assert (tensor.copied() == values).all() and tensor.form is None
+        assert tensor.form is None and (tensor.array == values).all()
+    tensor.pack(form)
+    assert (tensor.copied() == values).all()
     tensor.pack(form)
     tensor.replace(2 * values)
     assert (tensor.array == 2 * values).all()
+
+
+def test_an_interrupted_user_keeps_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = plain((2, 8), 6)
+    tensor, values, form = made.w.value, normal(6, 8), OutputBlocks(6, 8, 4, 4, False)
+    tensor.array[...] = values
+    for change in ("pack", "unpack"):
+        original = getattr(OutputBlocks, change)
+
+        def slow(form: OutputBlocks, storage: Array, original: Any = original) -> None:
+            _thread.interrupt_main()
+            time.sleep(0.05)
+            original(form, storage)
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(OutputBlocks, change, slow)
+            tensor.pack(form)
+            tensor.sync()
+        assert (tensor.copied() == values).all()
 
 
 # The choice.
@@ -318,8 +344,8 @@ def test_passes_between_packed_ones() -> None:
     for net in both:
         net.blobs["last"].diff[...] = 1
         net.backward()
-    gradients = [net.params["fc"][0].diff.copy() for net in both]
-    np.testing.assert_allclose(*gradients, atol=1e-4)
+    found, expected = (net.params["fc"][0].diff.copy() for net in both)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
     agree(both)
 
 
@@ -363,3 +389,33 @@ def test_there_is_one_copy_of_the_weights() -> None:
     assert is_packed(net) and np.shares_memory(value.buffer, flat)
     op = next(step.op for step in net.inference._steps if step.top[0] is net.blobs["fc"])
     assert np.shares_memory(op.plan._blocks.buffer, flat)
+
+
+@pytest.mark.usefixtures("always")
+def test_passes_allocate_nothing() -> None:
+    net = nets()[0]
+    for _ in range(2):
+        net.forward()
+    tracemalloc.start()
+    net.forward()
+    before = tracemalloc.get_traced_memory()[0]
+    tracemalloc.reset_peak()
+    for _ in range(5):
+        net.forward()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert is_packed(net) and peak - before < net.blobs["conv"].count * 4
+
+
+@pytest.mark.usefixtures("always")
+def test_a_net_that_is_dropped_is_gone_at_once() -> None:
+    net = nets()[0]
+    net.forward()
+    assert is_packed(net)
+    gone = [weakref.ref(net), weakref.ref(net.params["fc"][0].value)]
+    gc.disable()
+    try:
+        del net
+        assert [ref() for ref in gone] == [None, None]
+    finally:
+        gc.enable()

@@ -55,8 +55,9 @@ class PackedInnerProduct(WeightedPlan):
 
     packs = True
 
-    def __init__(self, plain: InnerProduct, form: OutputBlocks) -> None:
-        self._plain, self._form = plain, form
+    def __init__(self, plain: InnerProduct, form: OutputBlocks, layout: Descriptor) -> None:
+        """`layout` is the library's description of the blocks."""
+        self._plain, self._form, self._layout = plain, form, layout
         backend, inputs = plain.backend, plain.inputs
         self._blocks = OneDNNTensor(backend, (form.whole, inputs))
         self._rest = OneDNNTensor(backend, (form.rest, inputs))
@@ -66,11 +67,12 @@ class PackedInnerProduct(WeightedPlan):
     @classmethod
     def of(cls, plain: InnerProduct) -> PackedInnerProduct | None:
         """None where the library has no such kernel, or one for weights in another order."""
-        whole = plain.outputs
-        while whole and (block := _block(plain, whole)) is not None:
+        whole, transpose = plain.outputs, plain.transpose
+        while whole and (layout := _fast_layout(plain, whole)) is not None:
+            (block,) = plain.library.describe(layout.handle)["blocks"]
             if whole % block == 0:
-                form = OutputBlocks(plain.outputs, plain.inputs, block, whole, plain.transpose)
-                return cls(plain, form)
+                form = OutputBlocks(plain.outputs, plain.inputs, block, whole, transpose)
+                return cls(plain, form, layout)
             whole -= whole % block
         return None
 
@@ -122,10 +124,10 @@ class PackedInnerProduct(WeightedPlan):
         self, program: Program, x: Tensor, y: Tensor, relu: float | None
     ) -> None:  # fmt: skip
         plain, whole = self._plain, self._form.whole
-        made = _descriptor(plain, whole, relu)
+        made = _descriptor(plain, whole, relu, self._layout)
         operands: dict[str | int, Argument] = {
             "src": (x, _pixels(plain, plain.inputs)),
-            "weights": (self._blocks, _weights(plain, made)),
+            "weights": (self._blocks, self._layout),
             "dst": (y, _pixels(plain, whole)),
         }
         if plain.b is not None:  # of which it reads the first
@@ -150,11 +152,10 @@ def _pixels(plain: InnerProduct, channels: int) -> Descriptor:
     return Descriptor.strided(plain.library, (1, channels, 1, plain.rows), strides)
 
 
-def _descriptor(plain: InnerProduct, outputs: int, relu: float | None) -> int:
+def _descriptor(plain: InnerProduct, outputs: int, relu: float | None, weights: Descriptor) -> int:
     library, backend = plain.library, plain.backend
     source = _pixels(plain, plain.inputs)
     target = _pixels(plain, outputs)
-    weights = Descriptor.any(library, (outputs, plain.inputs, 1, 1))
     bias = Descriptor.contiguous(library, (outputs,)) if plain.b is not None else None
     one, zero = dims([1, 1]), dims([0, 0])
     with backend.attributes(relu) as attributes:
@@ -166,22 +167,17 @@ def _descriptor(plain: InnerProduct, outputs: int, relu: float | None) -> int:
         )  # fmt: skip
 
 
-def _block(plain: InnerProduct, outputs: int) -> int | None:
-    """The outputs of a block in the kernel's order of weights, if they lie as OutputBlocks."""
-    library = plain.library
-    made = _descriptor(plain, outputs, plain.relu)
+def _fast_layout(plain: InnerProduct, outputs: int) -> Descriptor | None:
+    """The order of weights that the kernel wants, if that is one of OutputBlocks."""
+    library, shape = plain.library, (outputs, plain.inputs, 1, 1)
+    made = _descriptor(plain, outputs, plain.relu, Descriptor.any(library, shape))
     fast = library.implementation(made).startswith("brgconv_1x1")
-    weights = _weights(plain, made)
-    facts = library.describe(weights.handle)
+    handle = library.query_descriptor(made, "weights")
     library.destroy("primitive_desc", made)
+    if handle is None:
+        return None
+    layout, facts = Descriptor(library, shape, handle), library.describe(handle)
     if not fast or facts["block_axes"] != (0,):
         return None
-    block: int = facts["blocks"][0]
-    return block if facts["strides"][:2] == (plain.inputs * block, block) else None
-
-
-def _weights(plain: InnerProduct, made: int) -> Descriptor:
-    """As a primitive wants them."""
-    handle = plain.library.query_descriptor(made, "weights")
-    assert handle is not None
-    return Descriptor(plain.library, (), handle)
+    (block,) = facts["blocks"]
+    return layout if facts["strides"][:2] == (plain.inputs * block, block) else None
