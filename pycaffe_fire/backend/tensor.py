@@ -187,7 +187,7 @@ class Tensor:
         self.allocate()
         if self.fresh == PACKED:
             assert self._form is not None
-            self._rearrange(self._form.unpack, NATIVE)
+            self._change_order(self._form.unpack, NATIVE)
             return
         if self.fresh == ZERO:
             assert self.buffer is not None
@@ -208,7 +208,7 @@ class Tensor:
             return
         self.sync()
         self._form = form
-        self._rearrange(form.pack, PACKED)
+        self._change_order(form.pack, PACKED)
 
     def share(self) -> None:
         """From now on several layers or nets compute with it, maybe at the same time."""
@@ -216,7 +216,7 @@ class Tensor:
         if self.fresh == PACKED:
             self.sync()
 
-    def _rearrange(self, change: Callable[[Array], None], fresh: int) -> None:
+    def _change_order(self, change: Callable[[Array], None], fresh: int) -> None:
         """By a thread of its own: Ctrl-C waits until the value is whole again."""
         assert self.layout.is_plain and self.buffer is not None
         storage = self.buffer[: prod(self.shape)]
