@@ -140,6 +140,16 @@ def test_the_fastest_is_kept_for_later_processes(timed: list[type], folder: Path
     assert all("oneDNN" in about and "thread" in about for about in kept)
 
 
+@pytest.mark.parametrize(("of_the_first", "kind"), [(0.97, Convolution), (0.9, PackedWinograd)])
+def test_what_is_about_as_fast_is_not_chosen(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, of_the_first: float, kind: type
+) -> None:
+    monkeypatch.setattr(
+        plan_trials, "_seconds", lambda plan: of_the_first if type(plan) is PackedWinograd else 1.0
+    )
+    assert choice(direct(SMALL, 64, SAME)) is kind
+
+
 def test_a_method_that_is_gone_is_replaced(timed: list[type], folder: Path) -> None:
     chosen = choice(direct(SMALL, 64, SAME))
     file = folder / "onednn_plans.json"

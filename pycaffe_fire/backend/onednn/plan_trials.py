@@ -27,6 +27,7 @@ from .winograd import Winograd
 
 WORTH_A_TRIAL = 5_000_000  # multiplications: a tenth of a millisecond
 REPEATS, ENOUGH = 3, 0.1  # rounds of runs, and seconds after which no other one begins
+BETTER = 0.95  # of the first one's time: what is about as fast should not depend on chance
 OTHERS = 8_000_000  # numbers of other layers, say, which pass through the caches before each run
 MOST_TRIED = 8_000_000  # weights of an inner product: no cache holds them, and more need not be had
 
@@ -84,7 +85,7 @@ def _fastest(direct: Convolution) -> str:
 
 
 def _least_time(plans: dict[str, WeightedPlan]) -> str:
-    """The name of the plan that runs fastest."""
+    """The name of the plan that runs fastest; of the first, if that is as good as any."""
     for plan in plans.values():
         plan.pack()
         plan.forward()
@@ -96,7 +97,8 @@ def _least_time(plans: dict[str, WeightedPlan]) -> str:
         for name, plan in plans.items():
             others.sum()
             least[name] = min(least[name], _seconds(plan))
-    return min(least, key=least.__getitem__)
+    first, best = next(iter(plans)), min(least, key=least.__getitem__)
+    return best if least[best] < BETTER * least[first] else first
 
 
 def _seconds(plan: WeightedPlan) -> float:
