@@ -1,7 +1,8 @@
 """Milliseconds to sum a gradient over emulated hosts: every communicator, either way of placing.
 
 python tools/netlab/sums.py                                  8 ranks on 4 hosts at 200 Mbit/s
-python tools/netlab/sums.py --hosts 16 --ranks 32            beside what parallel/cost.py predicts
+python tools/netlab/sums.py --hosts 16 --ranks 32 --mbit 50 --megabytes 1.5
+                                                             what two cores can drive
 python tools/netlab/sums.py --json found.json                and as numbers
 
 Needs root (see README.md). Ranks are numbered by host, so either placement should take as long:
