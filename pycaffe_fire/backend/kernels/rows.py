@@ -231,30 +231,29 @@ def _sums(rows: Any, size: int, half: int, k: Any, alpha: Any, out: Any) -> None
 
 
 @inlined
-def _squares(source: Any, count: int, channels: int, half: int) -> Any:
-    """Memory for four times so many rows, each with `half` zeros after it, the first after as many
-    that nothing else uses: the squares of rows, and as much for other things; and how long a row
-    and all of them are."""
+def _normaliser(x: Any, begin: int, count: int, half: int, numbers: Any) -> Any:
+    """Of some rows: their squares, s, its power and 1 / s, in memory where `half` zeros follow each
+    row and as many that nothing else uses come first; that memory, and how long a row is in it."""
+    channels, (alpha, minus_beta, k) = x.shape[1], numbers
     gap = channels + half
     size = count * gap
     work = zeros(4 * size + 2 * half, np.float32)
-    squares = at(work, half)
+    squares, s = at(work, half), at(work, size + 2 * half)
+    power, inverse = at(s, size), at(s, 2 * size)
     for row in range(count):
-        line, square = at(source, row * channels), at(squares, row * gap)
+        line, square = at(x, begin + row * channels), at(squares, row * gap)
         for c in range(channels):
             square[c] = line[c] * line[c]
-    return work, gap, size
+    _sums(squares, size, half, k, alpha, s)
+    powers(s, size, minus_beta, k, alpha, power, inverse)
+    return work, gap, squares, s, power, inverse
 
 
 @fast_part
 def _lrn_forward(task: int, x: Any, y: Any, half: int, numbers: Any) -> None:
-    channels, (alpha, minus_beta, k) = x.shape[1], numbers
+    channels = x.shape[1]
     count, begin = min(RUN, x.shape[0] - task * RUN), task * RUN * channels
-    work, gap, size = _squares(at(x, begin), count, channels, half)
-    squares, s = at(work, half), at(work, size + 2 * half)
-    power, inverse = at(s, size), at(s, 2 * size)
-    _sums(squares, size, half, k, alpha, s)
-    powers(s, size, minus_beta, k, alpha, power, inverse)
+    work, gap, _, _, power, _ = _normaliser(x, begin, count, half, numbers)
     for row in range(count):
         place = begin + row * channels
         source, target, factor = at(x, place), at(y, place), at(power, row * gap)
@@ -272,13 +271,9 @@ def lrn_forward(x: Any, y: Any, half: int, numbers: Any) -> None:
 
 @fast_part
 def _lrn_backward(task: int, x: Any, dy: Any, dx: Any, half: int, numbers: Any) -> None:
-    channels, (alpha, minus_beta, k) = x.shape[1], numbers
+    channels, (alpha, minus_beta, _) = x.shape[1], numbers
     count, begin = min(RUN, x.shape[0] - task * RUN), task * RUN * channels
-    work, gap, size = _squares(at(x, begin), count, channels, half)
-    ratios, s = at(work, half), at(work, size + 2 * half)
-    power, inverse = at(s, size), at(s, 2 * size)
-    _sums(ratios, size, half, k, alpha, s)
-    powers(s, size, minus_beta, k, alpha, power, inverse)
+    work, gap, ratios, s, power, inverse = _normaliser(x, begin, count, half, numbers)
     for row in range(count):
         place = begin + row * channels
         source, above, ratio = at(x, place), at(dy, place), at(ratios, row * gap)
@@ -287,7 +282,7 @@ def _lrn_backward(task: int, x: Any, dy: Any, dx: Any, half: int, numbers: Any) 
             g = kept[c] * above[c]
             kept[c] = g
             ratio[c] = g * source[c] * factor[c]
-    _sums(ratios, size, half, np.float32(0), np.float32(2) * alpha * minus_beta, s)
+    _sums(ratios, count * gap, half, np.float32(0), np.float32(2) * alpha * minus_beta, s)
     for row in range(count):
         place = begin + row * channels
         source, target = at(x, place), at(dx, place)
