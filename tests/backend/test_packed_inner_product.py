@@ -6,9 +6,8 @@ import _thread
 import gc
 import json
 import time
-import tracemalloc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,10 @@ import pytest
 
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
-from pycaffe_fire.backend import plan_choices
 from pycaffe_fire.backend.tensor import PACKED
 from tests.backend.op_cases import Array, blob, window
 from tests.backend.test_winograd import normal
+from tests.pycaffe.test_inference import memory_of_passes
 
 onednn = pytest.importorskip("pycaffe_fire.backend.onednn")
 from pycaffe_fire.backend.onednn import plan_trials  # noqa: E402
@@ -30,15 +29,7 @@ from pycaffe_fire.backend.onednn.packed_inner_product import (  # noqa: E402
     PackedInnerProduct,
 )
 
-
-@pytest.fixture(autouse=True)
-def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """An empty cache folder, and nothing known."""
-    place = tmp_path / "pycaffe_fire"
-    monkeypatch.setattr(plan_choices, "cache_folder", lambda: place)
-    plan_trials._choices.cache_clear()
-    yield place
-    plan_trials._choices.cache_clear()
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def plain(
@@ -180,20 +171,6 @@ def test_an_interrupted_user_keeps_the_weights(monkeypatch: pytest.MonkeyPatch) 
 
 
 # The choice.
-
-
-@pytest.fixture
-def timed(monkeypatch: pytest.MonkeyPatch) -> list[type]:
-    """What was timed; each is faster than the one before it."""
-    tried: list[type] = []
-
-    def seconds(plan: Any) -> float:
-        tried.append(type(plan))
-        return 1 / len(tried)
-
-    monkeypatch.setattr(plan_trials, "_seconds", seconds)
-    monkeypatch.setattr(plan_trials, "REPEATS", 1)
-    return tried
 
 
 def test_the_faster_one_is_kept_for_later_processes(timed: list[type], folder: Path) -> None:
@@ -396,15 +373,8 @@ def test_passes_allocate_nothing() -> None:
     net = nets()[0]
     for _ in range(2):
         net.forward()
-    tracemalloc.start()
-    net.forward()
-    before = tracemalloc.get_traced_memory()[0]
-    tracemalloc.reset_peak()
-    for _ in range(5):
-        net.forward()
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert is_packed(net) and peak - before < net.blobs["conv"].count * 4
+    _, most = memory_of_passes(net)
+    assert is_packed(net) and most < net.blobs["conv"].count * 4
 
 
 @pytest.mark.usefixtures("always")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
-from pycaffe_fire.backend import plan_choices
 from pycaffe_fire.backend.plans import Window
 from pycaffe_fire.layers.frozen import OwnWeights
 from tests.backend.op_cases import Array, Conv, blob, window
@@ -27,17 +25,8 @@ from pycaffe_fire.backend.onednn.packed_winograd import (  # noqa: E402
     PackedWinograd,
 )
 
+pytestmark = pytest.mark.usefixtures("folder")
 SMALL = (1, 64, 14, 14)  # worth a trial
-
-
-@pytest.fixture(autouse=True)
-def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """An empty cache folder, and nothing known."""
-    place = tmp_path / "pycaffe_fire"
-    monkeypatch.setattr(plan_choices, "cache_folder", lambda: place)
-    plan_trials._choices.cache_clear()
-    yield place
-    plan_trials._choices.cache_clear()
 
 
 def direct(
@@ -106,20 +95,6 @@ def test_the_library_has_a_kernel_for_groups_of_one_pixel() -> None:
 
 
 # The choice.
-
-
-@pytest.fixture
-def timed(monkeypatch: pytest.MonkeyPatch) -> list[type]:
-    """What was timed; each is faster than the one before it."""
-    tried: list[type] = []
-
-    def seconds(plan: Any) -> float:
-        tried.append(type(plan))
-        return 1 / len(tried)
-
-    monkeypatch.setattr(plan_trials, "_seconds", seconds)
-    monkeypatch.setattr(plan_trials, "REPEATS", 1)
-    return tried
 
 
 def choice(made: Any) -> type:

@@ -24,6 +24,7 @@ from typing import Any
 from timing import BenchError
 
 from pycaffe_fire.backend import available_cores, cpu_backend
+from pycaffe_fire.backend.host import processor
 from pycaffe_fire.errors import FireError
 from pycaffe_fire.schema.files import replacing
 
@@ -68,13 +69,10 @@ def jobs(options: argparse.Namespace) -> Iterator[Job]:
 
 def machine(threads: int) -> dict[str, Any]:
     """What figures depend on."""
-    model, flags = platform.machine(), set[str]()
-    cpuinfo = Path("/proc/cpuinfo")
+    flags, cpuinfo = set[str](), Path("/proc/cpuinfo")
     for line in cpuinfo.read_text().splitlines() if cpuinfo.exists() else ():
         name, _, value = line.partition(":")
-        if name.strip() == "model name":
-            model = value.strip()
-        elif name.strip() == "flags":
+        if name.strip() == "flags":
             flags = {f for f in value.split() if f.startswith(("avx", "amx", "fma"))}
     versions = {}
     for package in PACKAGES:
@@ -83,7 +81,7 @@ def machine(threads: int) -> dict[str, Any]:
         except metadata.PackageNotFoundError:
             versions[package] = ""
     return {
-        "processor": model, "instructions": sorted(flags), "cores": available_cores(),
+        "processor": processor(), "instructions": sorted(flags), "cores": available_cores(),
         "threads": threads, "system": platform.platform(), "python": platform.python_version(),
         "backend": cpu_backend(threads).describe(), "versions": versions,
     }  # fmt: skip
