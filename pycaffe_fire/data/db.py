@@ -117,11 +117,14 @@ class LmdbDatabase(Database):
         try:
             yield
         except lmdb.Error as error:
-            record = "" if key is None else f", record {key.decode(errors='replace')!r}"
-            raise DataError(
-                f"{self.path}{record}: the database is damaged ({error}); copy it again or make "
-                "it again"
-            ) from None
+            raise self._damaged(error, key) from None
+
+    def _damaged(self, error: lmdb.Error, key: bytes | None) -> DataError:
+        record = "" if key is None else f", record {key.decode(errors='replace')!r}"
+        return DataError(
+            f"{self.path}{record}: the database is damaged ({error}); copy it again or make it "
+            "again"
+        )
 
     def _check_size(self) -> None:
         found = os.fstat(self._descriptor).st_size
@@ -146,7 +149,7 @@ class LmdbDatabase(Database):
 
     def _get(self, key: bytes) -> Any:
         self._check_size()
-        with self._explaining(key):
+        try:
             transaction = self._transaction()
             if transaction is not None:
                 value = transaction.get(key)
@@ -156,6 +159,8 @@ class LmdbDatabase(Database):
             if value is not None and not self._is_mapped(value):
                 raise lmdb.CorruptedError("its value lies outside the file")
             return value
+        except lmdb.Error as error:
+            raise self._damaged(error, key) from None
 
     def _is_mapped(self, value: memoryview) -> bool:
         if not len(value) or self._mapped is None:

@@ -30,6 +30,9 @@ _ENCODERS = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG", "bmp": "BMP", "tiff": 
 _JPEG_QUALITY = 95  # OpenCV's
 _ORIENTATION, _ON_ITS_SIDE = 0x0112, range(5, 9)  # an entry of EXIF, and those that swap the sides
 _APP14, _JPEG_END, _PADDING = 0xEE, b"\xff\xd9", 64  # markers; how far from the end the last is
+# Tables, restart intervals, what applications wrote, and comments. Others may have no size: after
+# one of these libjpeg could find a frame elsewhere, and write past the image made for ours.
+_SEGMENTS = frozenset((0xC4, 0xDB, 0xDD, 0xFE, *range(0xE0, 0xF0)))
 # What OpenCV reads, and GIF. Parsers of rare formats want memory as a damaged header says.
 FORMATS = (
     "JPEG", "PNG", "BMP", "DIB", "TIFF", "WEBP", "PPM", "JPEG2000", "SUN", "GIF",
@@ -202,22 +205,51 @@ def _view(image: Image.Image) -> NDArray[np.uint8]:
     return planes
 
 
+class _Canvas:
+    """An image to decode into again and again, while its memory is in the cache.
+
+    `pixels` are the array that `_view` gives of it; None where Pillow does not share its memory.
+    """
+
+    def __init__(self, width: int, height: int) -> None:
+        self.size = width, height
+        self._image = Image.new("RGB", self.size)
+        shared = shared_pixels(self._image)
+        self.pixels = None if shared is None else _view(self._image)
+        # The last pixel's fourth byte in each row: the decoder makes it 255.
+        self._written = None if shared is None else shared[4 * width - 1 :: 4 * width]
+
+    def decode(self, data: bytes | memoryview, rows: int) -> bool:
+        """Whether `data`, a colour JPEG of this size, was decoded; of fewer rows than there are
+        it is only said whether they were."""
+        width, height = self.size
+        decoder = Image._getdecoder("RGB", "jpeg", ("RGB", ""))
+        decoder.setimage(self._image.im, (0, 0, width, rows))
+        if rows == height or self._written is None:
+            return bool(decoder.decode(data) == (-1, 0))
+        self._written[rows - 1] = 0
+        decoder.decode(data)  # complains that there are more
+        return bool(self._written[rows - 1])
+
+
 class _Canvases(threading.local):
-    """A thread's image to decode into again and again, while its memory is in the cache."""
+    """The canvas that a thread used last."""
 
-    last: tuple[Image.Image, NDArray[np.uint8]] | None = None
-
-    def take(self, width: int, height: int) -> tuple[Image.Image, NDArray[np.uint8] | None]:
-        """The image and its pixels; those are None where Pillow does not share them."""
-        if self.last is None or self.last[0].size != (width, height):
-            image = Image.new("RGB", (width, height))
-            if shared_pixels(image) is None:
-                return image, None
-            self.last = image, _view(image)
-        return self.last
+    last: _Canvas | None = None
 
 
 _canvases = _Canvases()
+
+
+def decode_rows(
+    data: bytes | memoryview, width: int, height: int, rows: int
+) -> NDArray[np.uint8] | None:
+    """A colour JPEG of this size, which holds until the same thread decodes its next; only the
+    first `rows` of its rows are decoded. None if that cannot be done."""
+    canvas = _canvases.last
+    if canvas is None or canvas.size != (width, height):
+        canvas = _canvases.last = _Canvas(width, height)
+    return canvas.pixels if canvas.pixels is not None and canvas.decode(data, rows) else None
 
 
 def _decode_jpeg(data: bytes | memoryview, reuse: bool) -> NDArray[np.uint8] | None:
@@ -232,13 +264,15 @@ def _decode_jpeg(data: bytes | memoryview, reuse: bool) -> NDArray[np.uint8] | N
     width, height, components, _ = frame
     if components != 3 or width * height > max_pixels():
         return None
-    image, pixels = _canvases.take(width, height) if reuse else (None, None)
-    image = image or Image.new("RGB", (width, height))
+    pixels = decode_rows(data, width, height, height) if reuse else None
+    if pixels is not None:
+        return pixels
+    image = Image.new("RGB", (width, height))
     try:
-        image.frombytes(bytes(data), "jpeg", "RGB", "")
+        image.frombytes(data, "jpeg", "RGB", "")
     except (OSError, ValueError):
         return None
-    return _view(image) if pixels is None else pixels
+    return _view(image)
 
 
 class _Frame(NamedTuple):
@@ -263,6 +297,8 @@ def _jpeg_frame(data: bytes | memoryview) -> _Frame | None:
             usable = data[at + 4] == 8 and width and height
             as_rgb |= bytes(data[at + 10 : at + 19 : 3]) == b"RGB"  # the components' own names
             return _Frame(width, height, data[at + 9], as_rgb) if usable else None
+        if marker not in _SEGMENTS:
+            return None
         if marker == _APP14 and bytes(data[at + 4 : at + 9]) == b"Adobe" and at + 15 < len(data):
             as_rgb |= data[at + 15] == 0
         at += 2 + size

@@ -1,7 +1,7 @@
-"""The compiled inner loops of the data room: one call without the GIL for a whole batch.
+"""The compiled inner loop of the transformer: crop, mean, scale and mirror, without the GIL.
 
-Records and images are given by address, so bytes go from the database's memory map straight to
-the float batch.
+Images are given by address, so bytes go from the database's memory map, or from where they were
+decoded, straight to the float batch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _cast(element: str) -> Any:
     return Intrinsic(cast)
 
 
-_bytes_at = _cast("uint8")
+bytes_at = _cast("uint8")
 _floats_at = _cast("float32")
 _words_at = _cast("uint32")
 
@@ -94,74 +94,14 @@ def _transform_packed(source: Any, table: Any, i: int, mean: Any, scale: Any, ou
                     line[w] = (value - means[w]) * scale
 
 
-@kernel("i8[:,::1], f4[:,:,::1], f4, f4[:,:,:,::1]")
-def transform_batch(table: Any, mean: Any, scale: Any, out: Any) -> None:
+@kernel("i8[:,::1], i8, i8, f4[:,:,::1], f4, f4[:,:,:,::1]")
+def transform_batch(table: Any, start: int, stop: int, mean: Any, scale: Any, out: Any) -> None:
     """out[i] = (crop of image i - mean) * scale, mirrored where the table says so."""
-    for i in range(table.shape[0]):
+    for i in range(start, stop):
         row = at(table, i * COLUMNS)
         if row[KIND] == FLOATS:
             _transform(_floats_at(row[ADDRESS]), table, i, mean, scale, out)
         elif row[KIND] == PACKED:
             _transform_packed(_words_at(row[ADDRESS]), table, i, mean, scale, out)
         else:
-            _transform(_bytes_at(row[ADDRESS]), table, i, mean, scale, out)
-
-
-@inlined
-def _varint(source: Any, at: int, end: int) -> Any:
-    """(value, position after it); the position is past `end` when the number does not fit."""
-    value = np.int64(0)
-    for shift in range(0, 64, 7):
-        if at >= end:
-            break
-        byte = np.int64(source[at])
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-    return value, end + 1
-
-
-# The tags of a plain Datum's fields: number and wire type in one byte.
-_SIZE_TAGS = (1 << 3, 2 << 3, 3 << 3)  # channels, height, width: varints
-_DATA_TAG, _LABEL_TAG, _ENCODED_TAG = 4 << 3 | 2, 5 << 3, 7 << 3  # data: bytes with their length
-
-
-@kernel("i8[:,::1], UniTuple(i8, 3), i8[::1], f4[::1]")
-def find_pixels(records: Any, shape: Any, addresses: Any, labels: Any) -> bool:
-    """Where the pixels are in a batch of plain Datum records, given by (address, length).
-
-    False if any record is not of the plain kind (bytes of exactly this shape, not encoded, every
-    field of its own wire type): the general reader then takes the batch, and finds the words for
-    what is wrong.
-    """
-    pixels = shape[0] * shape[1] * shape[2]
-    for i in range(len(records)):
-        source, end = _bytes_at(records[i, 0]), records[i, 1]
-        channels, height, width = np.int64(0), np.int64(0), np.int64(0)
-        at, start, size, label = np.int64(0), np.int64(0), np.int64(-1), np.int64(0)
-        while at < end:
-            tag = source[at]
-            value, at = _varint(source, at + 1, end)
-            if at > end:
-                return False
-            if tag == _DATA_TAG:
-                if value < 0 or value > end - at:
-                    return False
-                start, size = at, value
-                at += value
-            elif tag == _SIZE_TAGS[0]:
-                channels = value
-            elif tag == _SIZE_TAGS[1]:
-                height = value
-            elif tag == _SIZE_TAGS[2]:
-                width = value
-            elif tag == _LABEL_TAG:
-                label = value
-            elif tag != _ENCODED_TAG or value:
-                return False
-        if size != pixels or channels != shape[0] or height != shape[1] or width != shape[2]:
-            return False
-        addresses[i] = records[i, 0] + start
-        labels[i] = np.int32(label)
-    return True
+            _transform(bytes_at(row[ADDRESS]), table, i, mean, scale, out)

@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 
 from ..backend import compiled
 from ..errors import DataError
-from . import kernels
 from .bad_records import FAIL, BadRecords
 from .cache import Cache
 from .datum import datum_image, parse_datum
 from .db import open_database
 from .image import Jpeg, plain_jpeg
 from .order import Order
+from .record_batch import RecordBatch
+from .record_kernels import read_records
 from .transformer import Transformer
 
 Floats = NDArray[np.float32]
@@ -227,7 +228,7 @@ class DatabaseSource(ImageSource):
     ) -> None:
         self._db = open_database(path, backend)
         self._cache = cache
-        self._raw_shape = (0, 0, 0)
+        compiled.expect(read_records)
         super().__init__(transformer, order, classes, policy)
 
     def __len__(self) -> int:
@@ -244,9 +245,6 @@ class DatabaseSource(ImageSource):
     def read(self, record: int) -> Sample:
         where, transform = self.where(record), self._transform
         datum = parse_datum(self._record(record), where)
-        if self._shape is None and not datum.encoded:  # of the first record, while setting up
-            self._raw_shape = (datum.channels, datum.height, datum.width)
-            compiled.expect(kernels.find_pixels)
         image = datum_image(datum, where, transform.force_color, transform.force_gray, reuse=True)
         return image, datum.label
 
@@ -263,44 +261,49 @@ class DatabaseSource(ImageSource):
     ) -> None:
         if label is None:
             label = np.empty(len(samples), np.float32)
-        if not self._fill_plain(samples, data, label):
-            super().fill(samples, data, label)
-
-    def _fill_plain(
-        self, samples: range, data: NDArray[np.float32], label: NDArray[np.float32]
-    ) -> bool:
-        """The common case, a batch of raw uint8 images of one shape; False if it is not that."""
-        found = self._find_plain(samples, label)
-        if found is None:
-            return False
-        addresses, _ = found
-        self._transform.transform_pixels(addresses, self._raw_shape, samples, data)
-        return True
+        batch = self._batch(samples)
+        if batch is None or not batch.has_pixels_of_one_shape:
+            self._transform(self._images_in(batch, samples, label), samples, data)
+            return
+        label[:] = batch.labels
+        channels, height, width = batch.shapes[0].tolist()
+        self._transform.transform_pixels(batch.addresses, (channels, height, width), samples, data)
 
     def _images(self, samples: range, label: NDArray[np.float32]) -> Iterator[NDArray[Any]]:
-        found = self._find_plain(samples, label)
-        if found is None:
+        return self._images_in(self._batch(samples), samples, label)
+
+    def _images_in(
+        self, batch: RecordBatch | None, samples: range, label: NDArray[np.float32]
+    ) -> Iterator[NDArray[Any]]:
+        if batch is None:
             yield from super()._images(samples, label)
             return
-        size = prod(self._raw_shape)
-        for address, record in zip(*found, strict=True):
-            first = address - record.__array_interface__["data"][0]
-            yield record[first : first + size].reshape(self._raw_shape)
+        label[:] = batch.labels
+        rows = self._transform.rows_seen(batch.heights, samples).tolist()
+        records = self._order.records(samples, len(self)).tolist()
+        for i, pair in enumerate(zip(records, samples, strict=True)):
+            image = batch.image(i, rows[i])
+            if image is None:
+                image, label[i] = self._sample(*pair)
+            yield image
 
-    def _find_plain(
-        self, samples: range, label: NDArray[np.float32]
-    ) -> tuple[NDArray[np.int64], list[NDArray[np.uint8]]] | None:
-        """Where the pixels of a batch of raw uint8 images of one shape are, and the records that
-        hold them; None if it is not that."""
-        shape = self._raw_shape
-        if not compiled.available() or not shape[0] or self._transform.augment:
+    def _batch(self, samples: range) -> RecordBatch | None:
+        """The samples' records, where they are compiled loops' work; without those that cannot be
+        used, or not without more being done to them."""
+        if not compiled.available() or self._transform.augment:
             return None
         records = self._order.records(samples, len(self)).tolist()
-        buffers = [np.frombuffer(self._record(record), np.uint8) for record in records]
-        spans = [(b.__array_interface__["data"][0], len(b)) for b in buffers]
-        addresses = np.empty(len(records), np.int64)
-        if not kernels.find_pixels(np.array(spans, np.int64), shape, addresses, label):
+        try:
+            batch = RecordBatch(map(self._record, records))
+        except DataError:  # one that cannot be read may still be skipped
             return None
-        if self._classes and not 0 <= label.min() <= label.max() < self._classes:
-            return None
-        return addresses, buffers
+        if self._transform.force_gray:
+            batch.leave_out(batch.is_jpeg)
+        if self._classes:
+            batch.leave_out((batch.labels < 0) | (batch.labels >= self._classes))
+        for channels, height, width in np.unique(batch.shapes, axis=0).tolist():
+            try:
+                self._check_shape((channels, height, width), "")
+            except DataError:
+                batch.leave_out((batch.shapes == (channels, height, width)).all(1))
+        return batch

@@ -21,7 +21,7 @@ from ..schema import read_blob
 from ..schema.proto import BatchSampler, TransformationParameter
 from .augment import Augmenter
 from .image import Jpeg
-from .kernels import BYTES, FLOATS, PACKED, transform_batch
+from .kernels import BYTES, COLUMNS, FLOATS, PACKED, transform_batch
 from .objects import Window
 
 
@@ -117,13 +117,17 @@ class Transformer:
         draws = self._draws(samples).tolist()
         mean = self.mean_for(out.shape)
         height, width = out.shape[2:]
+        table, last = np.empty((len(draws), COLUMNS), np.int64), None
         for i, image in enumerate(images):
-            place = self._place(draws[i], image.shape[1] - height, image.shape[2] - width)
+            if image is not last:  # decoded ones mostly have the same memory
+                last, described = image, _describe(image)
+                down, right = image.shape[1] - height, image.shape[2] - width
+            place = self._place(draws[i], down, right)
             if not compiled.available():
                 _with_numpy(image, place, mean, self.scale, out[i])
             else:
-                row = np.array(((*_describe(image), *place),), np.int64)
-                transform_batch(row, mean, self.scale, out[i : i + 1])
+                table[i] = *described, *place
+                transform_batch(table, i, i + 1, mean, self.scale, out)
 
     def cut(
         self, images: Iterable[NDArray[Any] | Jpeg], samples: range, pixels: NDArray[np.uint8],
@@ -143,9 +147,18 @@ class Transformer:
             if not isinstance(image, Jpeg):
                 pixels[i] = image[:, top : top + height, left : left + width]
 
-    def _place(self, draw: list[int], down: int, right: int) -> tuple[int, int, int]:
+    def rows_seen(self, heights: NDArray[np.int64], samples: range) -> NDArray[np.int64]:
+        """How many rows of each sample's image, from the top, have to be there for its crop."""
+        if self.crop is None:
+            return heights
+        down = heights - self.crop[0]
+        top, _, _ = self._place(self._draws(samples).astype(np.int64).T, down, down)
+        seen: NDArray[np.int64] = top + self.crop[0]
+        return seen
+
+    def _place(self, draw: Any, down: Any, right: Any) -> tuple[Any, Any, Any]:
         """Where the crop begins in an image that is larger by `down` and `right`: row, column;
-        and whether it is mirrored."""
+        and whether it is mirrored. Of one image, or of many in arrays."""
         coin, top, left = draw
         turned = coin & 1 if self._mirror else 0
         if self._train:
@@ -184,13 +197,13 @@ class Transformer:
         _, height, width = shape
         draws = self._draws(samples).astype(np.int64)
         spare = np.array((height, width)) - np.array(out.shape[2:])
-        table = np.zeros((len(addresses), 8), np.int64)
+        table = np.zeros((len(addresses), COLUMNS), np.int64)
         table[:, 0] = addresses
         table[:, 1:5] = (height * width, width, 1, BYTES)
         table[:, 5:7] = draws[:, 1:] * (spare + 1) >> 32 if self._train else spare // 2
         if self._mirror:
             table[:, 7] = draws[:, 0] & 1
-        transform_batch(table, self.mean_for(out.shape), self.scale, out)
+        transform_batch(table, 0, len(table), self.mean_for(out.shape), self.scale, out)
 
     @property
     def mean_values(self) -> list[float]:

@@ -10,7 +10,7 @@ import pytest
 
 from pycaffe_fire import schema
 from pycaffe_fire.backend import random
-from pycaffe_fire.data.datum import encode_datum, parse_datum
+from pycaffe_fire.data.datum import encode_datum
 from pycaffe_fire.data.loader import Loader
 from pycaffe_fire.data.order import SequentialOrder, ShuffledOrder, leaf_samples, leaf_schedule
 from pycaffe_fire.data.source import DatabaseSource
@@ -116,30 +116,3 @@ def test_labels_of_any_size(
         source.fill(range(6), data, label)
         assert label.tolist() == [float(np.float32(n)) for n in labels]
         monkeypatch.setattr("pycaffe_fire.backend.compiled.available", lambda: False)
-
-
-def test_the_fast_reader_agrees_with_the_general_one() -> None:
-    pytest.importorskip("numba")
-    from pycaffe_fire.data.kernels import find_pixels
-
-    rng = np.random.default_rng(4)
-    image = rng.integers(0, 256, (2, 3, 30), dtype=np.uint8)
-    whole = encode_datum(image, 300)
-    broken = [whole[:cut] for cut in range(len(whole))]
-    for _ in range(3000):
-        changed = bytearray(whole)
-        changed[rng.choice([*range(10), -1, -2, -3])] = rng.integers(256)
-        broken.append(bytes(changed))
-    accepted = 0
-    for record in [whole, *broken]:
-        buffer = np.frombuffer(record + b"\x00" * 16, np.uint8)
-        addresses, label = np.zeros(1, np.int64), np.zeros(1, np.float32)
-        span = np.array([[buffer.ctypes.data, len(record)]])
-        if find_pixels(span, (2, 3, 30), addresses, label):
-            accepted += 1
-            datum = parse_datum(record, "r")
-            assert (datum.channels, datum.height, datum.width) == (2, 3, 30)
-            assert not datum.encoded and datum.label == label[0]
-            start = addresses[0] - buffer.ctypes.data
-            assert bytes(datum.data) == record[start : start + 180]
-    assert 1 < accepted < 2500

@@ -31,7 +31,9 @@ import ctypes, mmap, random, sys
 import numpy as np
 from pycaffe_fire import schema
 from pycaffe_fire.data.datum import datum_image, parse_datum
-from pycaffe_fire.data.kernels import find_pixels
+from pycaffe_fire.data.record_kernels import (
+    CHANNELS, COLUMNS, KIND, LABEL, PIXELS, START, read_records
+)
 from pycaffe_fire.errors import DataError
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -80,15 +82,16 @@ for turn in range(int(sys.argv[2])):
     address = base + PAGE - len(record)
     memory[PAGE - len(record) : PAGE] = record
     memory[: PAGE - len(record)] = bytes([turn % 256]) * (PAGE - len(record))
-    addresses, labels = np.empty(1, np.int64), np.empty(1, np.float32)
-    taken = find_pixels(np.array([(address, len(record))], np.int64), shape, addresses, labels)
+    row = np.zeros((1, COLUMNS), np.int64)
+    read_records(np.array([(address, len(record))], np.int64), row)
+    taken = row[0, KIND] == PIXELS and tuple(row[0, CHANNELS:]) == shape
     view = memoryview(memory)[PAGE - len(record) : PAGE]
     truth = expected(record)
     if taken:
         found += 1
-        start = int(addresses[0]) - address
+        start = int(row[0, START])
         assert 0 <= start <= len(record) - 4, (record, start)
-        assert truth == (record[start : start + 4], int(labels[0])), record
+        assert truth == (record[start : start + 4], int(row[0, LABEL])), record
     try:
         datum = parse_datum(view, "k")
         image = datum_image(datum, "k") if not datum.encoded else None
