@@ -285,6 +285,7 @@ class Tensor:
         self.sync()
         if self.fresh == BOTH and not self.held:
             self.fresh, self._plain = NATIVE, None
+            self.backend.exported.discard(self)
 
     def release(self) -> None:
         """Give back all memory; the value is lost."""

@@ -149,9 +149,12 @@ class Layer(Description):
         """Is its top the sum of its bottoms, and nothing else?"""
         return False
 
-    def frozen(self, bottom: Blob, top: Blob, after: After) -> FrozenOp | None:
+    def frozen(
+        self, bottom: Blob, top: Blob, after: After, stride: tuple[int, ...] | None = None
+    ) -> FrozenOp | None:
         """An op for weights that rarely change, which also does the work of the layers `after`
-        this one and writes the last one's top; None: there is none, or it would not be faster."""
+        this one and writes the last one's top; None: there is none, or it would not be faster.
+        A convolution may be given another `stride`, and blobs to match."""
         return None
 
     def joined(self, bottom: Sequence[Blob], top: Sequence[Blob], after: Sum) -> JoinedOp | None:

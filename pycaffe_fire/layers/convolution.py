@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from math import prod
 from typing import ClassVar
 
@@ -148,21 +149,24 @@ class Convolution(Layer):
                 self.transposed,
             )  # fmt: skip
 
-    def frozen(self, bottom: Blob, top: Blob, after: After) -> FrozenOp | None:
+    def frozen(
+        self, bottom: Blob, top: Blob, after: After, stride: tuple[int, ...] | None = None
+    ) -> FrozenOp | None:
         if self.transposed or self._axis != 1 or not self._spatial:
             return None
+        window = self._window if stride is None else replace(self._window, stride=stride)
         with self._choosing(), keeping_layout(top):
             if after.scalings or after.addend is not None:
-                return self._folded(bottom, top, after)
+                return self._folded(bottom, top, after, window)
             weights, bias = self.blobs[0], self.blobs[1] if len(self.blobs) > 1 else None
             plan = self.backend.packed_convolution(
-                bottom, weights, bias, top, self._window, self._groups, after.relu
+                bottom, weights, bias, top, window, self._groups, after.relu
             )
-            return OwnWeights(plan) if plan is not None else None
+            return OwnWeights(plan, window) if plan is not None else None
 
-    def _folded(self, bottom: Blob, top: Blob, after: After) -> FrozenOp | None:
-        op = FoldedWeights(self.blobs, after)
-        place = (bottom, op.weights, op.bias, top, self._window, self._groups, after.relu)
+    def _folded(self, bottom: Blob, top: Blob, after: After, window: Window) -> FrozenOp | None:
+        op = FoldedWeights(self.blobs, after, window)
+        place = (bottom, op.weights, op.bias, top, window, self._groups, after.relu)
         if after.addend is None:
             packed = self.backend.packed_convolution(*place)
             op.plan = packed if packed is not None else self.backend.convolution(*place)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..backend.blob import Blob
-from ..backend.plans import WeightedPlan
+from ..backend.plans import WeightedPlan, Window
 
 
 class PerChannel(NamedTuple):
@@ -53,6 +53,7 @@ class FrozenOp(ABC):
     """A plan with its own form of the weights, made by `refresh` and again when they change."""
 
     plan: WeightedPlan
+    window: Window | None = None  # of a convolution, as it is planned
 
     @abstractmethod
     def refresh(self) -> None: ...
@@ -67,8 +68,8 @@ class FoldedWeights(FrozenOp):
     `weights` and `bias` are for the plan, which is given afterwards.
     """
 
-    def __init__(self, blobs: Sequence[Blob], after: After) -> None:
-        self._sources, self._after = blobs, after
+    def __init__(self, blobs: Sequence[Blob], after: After, window: Window) -> None:
+        self._sources, self._after, self.window = blobs, after, window
         first = blobs[0]
         self.weights = Blob(first.backend, first.shape, first.name)
         self.bias = Blob(first.backend, first.shape[:1], first.name)
@@ -94,8 +95,8 @@ class FoldedWeights(FrozenOp):
 class OwnWeights(FrozenOp):
     """A layer's own weights, maybe packed: only inference can afford that."""
 
-    def __init__(self, plan: WeightedPlan) -> None:
-        self.plan = plan
+    def __init__(self, plan: WeightedPlan, window: Window | None = None) -> None:
+        self.plan, self.window = plan, window
 
     def refresh(self) -> None:
         self.plan.pack()

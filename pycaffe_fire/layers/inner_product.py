@@ -56,7 +56,9 @@ class InnerProduct(Layer):
         transpose = self.param.inner_product_param.transpose
         return bottom, self.blobs[0], bias, top, self._axis, transpose
 
-    def frozen(self, bottom: Blob, top: Blob, after: After) -> FrozenOp | None:
+    def frozen(
+        self, bottom: Blob, top: Blob, after: After, stride: tuple[int, ...] | None = None
+    ) -> FrozenOp | None:
         if after.scalings or after.addend is not None:
             return None
         with self.backend.per_sample(not is_train(self.phase)), keeping_layout(top):

@@ -23,6 +23,7 @@ class FusedStep:
     op: FrozenOp
     bottom: Sequence[Blob]
     top: Sequence[Blob]
+    after: After
 
     @property
     def index(self) -> int:
@@ -109,7 +110,7 @@ class _Finder:
             op = layer.frozen(net.bottoms[index][0], whole.top, whole.after)
             if op is not None:
                 read = [*net.bottoms[index], *([whole.after.addend] if whole.after.addend else [])]
-                return FusedStep(whole.layers, op, read, [whole.top])
+                return FusedStep(whole.layers, op, read, [whole.top], whole.after)
         return None
 
     def _scaled(self, chain: Chain) -> Chain:

@@ -24,9 +24,12 @@ from ..layers.frozen import FrozenOp
 from .arena import Lifetime, place
 from .fused_steps import FusedStep, JoinedStep, find_fused, join_neighbours
 from .guard import Guard
+from .unread_pixels import ThinStep, skip_unread_pixels
 
 if TYPE_CHECKING:
     from .net import Net
+
+Layouts = list[tuple[Tensor, Layout]]  # of tensors, at some time
 
 
 def can_plan(net: Net) -> bool:
@@ -101,9 +104,9 @@ class InferencePlan:
         }
         for tensor in {blob.value for blob in blobs} | self._weights:
             tensor.guard = self._guard
-        self._layouts = {b.value: b.value.layout for bottom in net.bottoms for b in bottom}
-        self._steps: list[PlainStep | FusedStep] | None = None
-        self._runs: list[PlainStep | FusedStep | JoinedStep] = []
+        self._layouts = _as_they_lie(b.value for bottom in net.bottoms for b in bottom)
+        self._steps: list[PlainStep | FusedStep | ThinStep] | None = None
+        self._runs: list[tuple[PlainStep | FusedStep | ThinStep | JoinedStep, Layouts]] = []
 
     def _make_steps(self, net: Net) -> None:
         self._unbind()
@@ -115,6 +118,7 @@ class InferencePlan:
             self._safe |= {blob.value for blob, weight in pairs if weight}
         fused = find_fused(net, self._safe)
         done = {index for step in fused for index in step.layers}
+        computed = skip_unread_pixels(net, fused, self._safe)
         plain = []
         for i, layer in enumerate(net.layers):
             if i in done or layer.empty:
@@ -123,16 +127,21 @@ class InferencePlan:
             done.update(followers)
             plain.append(PlainStep(i, layer, net.bottoms[i], net.tops[i], bool(followers)))
         # Data comes first: what follows can then be computed again.
-        self._steps = sorted([*plain, *fused], key=lambda step: (bool(step.bottom), step.index))
+        self._steps = sorted([*plain, *computed], key=lambda step: (bool(step.bottom), step.index))
         # A layer that works in place by itself may exchange the blob's memory for its own.
         for step in plain:
             self._safe |= {a.value for a in step.bottom if any(a is b for b in step.top)}
         idle = {step.index for step in plain if step.idle}
-        self._runs = join_neighbours(net, [s for s in self._steps if s.index not in idle])
+        runs = join_neighbours(net, [s for s in self._steps if s.index not in idle])
+        # A layer by itself may give its tops other shapes.
+        free = {blob.value for step in plain for blob in step.top}
+        self._runs = [
+            (run, _as_they_lie(b.value for b in run.bottom if b.value in free)) for run in runs
+        ]
         self._lives = self._lifetimes()
         self._arena = net.backend.empty(place(self._lives))
         self._ops: dict[Tensor, list[FrozenOp]] = {}
-        for made in fused:
+        for made in (step for step in computed if isinstance(step, FusedStep)):
             made.op.refresh()
             for blob in (blob for i in made.layers for blob in net.layers[i].blobs):
                 self._ops.setdefault(blob.value, []).append(made.op)
@@ -178,10 +187,10 @@ class InferencePlan:
             self._prepare(net)
             self._inputs.clear()
             self._lost, loss = True, 0.0
-            for step in self._runs:
+            for step, read in self._runs:
                 if not step.bottom:
                     net.plan_if_stale(step.index)
-                elif self._moved(blob.value for blob in step.bottom):
+                elif _moved(read):
                     loss = self._by_layers(net)
                     break
                 step.run()
@@ -190,10 +199,6 @@ class InferencePlan:
             if tensor.held:  # and may be overwritten at any time
                 self._remember(tensor)
         return loss
-
-    def _moved(self, tensors: Iterable[Tensor]) -> bool:
-        """Has one of them another shape or layout than it had when layers were planned?"""
-        return any(tensor.layout is not self._layouts[tensor] for tensor in tensors)
 
     def _by_layers(self, net: Net) -> float:
         """A pass in which a layer has given its top another shape, as the sizes of images go: those
@@ -205,7 +210,7 @@ class InferencePlan:
         return loss
 
     def _prepare(self, net: Net) -> None:
-        if self._moved(self._layouts):
+        if _moved(self._layouts):
             self._unbind()
             for index in range(len(net.layers)):
                 net.plan_if_stale(index)
@@ -242,7 +247,7 @@ class InferencePlan:
         with self._working():
             yield
         net = self._net()
-        if net is not None and self._moved(self._layouts):
+        if net is not None and _moved(self._layouts):
             self.forget()
             self._unbind()
             self._lay_down(net)
@@ -296,6 +301,18 @@ class InferencePlan:
             net.compute_again()
             for tensor, layout, values in present:
                 _put(tensor, layout, values)
+
+
+def _as_they_lie(tensors: Iterable[Tensor]) -> Layouts:
+    return [(tensor, tensor.layout) for tensor in dict.fromkeys(tensors)]
+
+
+def _moved(layouts: Layouts) -> bool:
+    """Has one of them another shape or layout now?"""
+    for tensor, layout in layouts:  # noqa: SIM110 - in every pass, and any() takes longer
+        if tensor.layout is not layout:
+            return True
+    return False
 
 
 def _put(tensor: Tensor, layout: Layout, values: Array) -> None:

@@ -117,10 +117,10 @@ def test_neighbours_are_one_step(pair: Any) -> None:
     """From left to sum2, with a Split between them that has nothing to do."""
     forward(pair, images())
     plan, net = pair[0].inference, pair[0]
-    types = [net.layers[step.index].type for step in plan._runs]
+    types = [net.layers[step.index].type for step, _ in plan._runs]
     assert "Split" not in types
     if net.backend.name == "onednn":
-        (joined,) = (step for step in plan._runs if isinstance(step, JoinedStep))
+        (joined,) = (step for step, _ in plan._runs if isinstance(step, JoinedStep))
         assert net.layers[joined.index].name == "sum2"
         assert {blob.value for blob in joined.bottom} == {net.blobs["pool"].value}
         assert types == ["Input", "ReLU", "Pooling", "Eltwise", "Concat", "BatchNorm",
