@@ -227,6 +227,11 @@ class JoinPlan(ABC):
     def backward(self, wanted: Sequence[bool]) -> None:
         """Write the gradients of the inputs that want one."""
 
+    def places(self) -> Sequence[int] | None:
+        """Where inputs must lie in the output's memory for `forward` to have nothing to do: the
+        number of elements before each; None: it has something to do wherever they lie."""
+        return None
+
     def share_gradients(self) -> None:  # noqa: B027
         """From now on nobody looks at the output's gradient after `backward`: those of inputs may
         be in its memory."""

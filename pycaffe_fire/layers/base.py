@@ -134,6 +134,16 @@ class Layer(Description):
         pass may leave out blobs that nobody has looked at: they can be computed later."""
         return self.memory is None
 
+    @property
+    def idle(self) -> bool:
+        """Has a forward pass nothing to do, because its tops are its bottoms?"""
+        return type(self).forward is Layer.forward
+
+    def places_in_top(self) -> Sequence[int] | None:
+        """Where bottoms must lie in the memory of its top for a forward pass to have nothing to do:
+        the number of elements before each; None: it has something to do wherever they lie."""
+        return None
+
     def per_channel(self) -> PerChannel | None:
         """What it does to its bottom where that is one factor and one offset for each channel
         (axis 1), made of its weights as they are now; None if it is anything else."""

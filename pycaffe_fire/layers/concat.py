@@ -46,8 +46,15 @@ class Concat(Layer):
         if len(self.bottom) > 1:
             self._plan.share_gradients()
 
+    @property
+    def idle(self) -> bool:
+        return len(self.bottom) == 1
+
+    def places_in_top(self) -> Sequence[int] | None:
+        return None if self.idle else self._plan.places()
+
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        if len(bottom) > 1:
+        if not self.idle:
             self._plan.forward()
 
     def backward(

@@ -37,6 +37,10 @@ class Dropout(Neuron):
     def repeatable(self) -> bool:
         return not self._drops
 
+    @property
+    def idle(self) -> bool:
+        return not (self._drops or self._weakens)
+
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().reshape(bottom, top)
         if self._drops:

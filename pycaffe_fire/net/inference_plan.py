@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 
 from .. import schema
 from ..backend.blob import Blob
-from ..backend.tensor import Array, Layout, Tensor
+from ..backend.tensor import NATIVE, Array, Layout, Tensor
 from ..layers import Layer, is_built_in
 from ..layers.frozen import FrozenOp
 from .arena import Lifetime, place
 from .fused_steps import FusedStep, JoinedStep, find_fused, join_neighbours
 from .guard import Guard
+from .homes import Homes
 from .unread_pixels import ThinStep, skip_unread_pixels
 
 if TYPE_CHECKING:
@@ -68,8 +69,7 @@ class PlainStep:
     @property
     def idle(self) -> bool:
         """Has the layer nothing to do in a pass? A Split has not."""
-        nothing = type(self.layer).forward is Layer.forward
-        return nothing and bool(self.bottom) and not any(self.layer.loss_weights)
+        return self.layer.idle and bool(self.bottom) and not any(self.layer.loss_weights)
 
     def run(self) -> None:
         self.layer.leads = self.leads
@@ -129,9 +129,12 @@ class InferencePlan:
         # Data comes first: what follows can then be computed again.
         self._steps = sorted([*plain, *computed], key=lambda step: (bool(step.bottom), step.index))
         # A layer that works in place by itself may exchange the blob's memory for its own.
-        for step in plain:
+        busy = [step for step in plain if not step.idle]
+        for step in busy:
             self._safe |= {a.value for a in step.bottom if any(a is b for b in step.top)}
+        self._homes = Homes.find(busy, self._safe)
         idle = {step.index for step in plain if step.idle}
+        idle |= {step.index for step in busy if step.top and step.top[0].value in self._homes.made}
         runs = join_neighbours(net, [s for s in self._steps if s.index not in idle])
         # A layer by itself may give its tops other shapes.
         free = {blob.value for step in plain for blob in step.top}
@@ -152,8 +155,9 @@ class InferencePlan:
         found: dict[Tensor, Lifetime] = {}
         for number, step in enumerate(self._steps):
             for blob in (*step.bottom, *step.top):
-                if blob.value not in self._safe:
-                    life = found.setdefault(blob.value, Lifetime(blob.value, number, number))
+                tensor, _ = self._homes.of(blob.value)
+                if tensor not in self._safe:
+                    life = found.setdefault(tensor, Lifetime(tensor, number, number))
                     life.last = number
         return list(found.values())
 
@@ -164,13 +168,20 @@ class InferencePlan:
         for life in self._lives:
             life.tensor.release()
             life.tensor.bind(self._arena[life.offset : life.offset + life.elements])
+        for guest in self._homes.guests:
+            home, start = self._homes.of(guest)
+            assert home.buffer is not None
+            guest.release()
+            guest.bind(home.buffer[start : start + guest.words])
+        for home in self._homes.made:
+            home.fresh = NATIVE  # as soon as all who lie in it have been written
         self._bound = True
 
     def _unbind(self) -> None:
         """Let every blob have memory of its own again; values are lost."""
         if self._bound:
-            for life in self._lives:
-                life.tensor.release()
+            for tensor in (*self._homes.guests, *(life.tensor for life in self._lives)):
+                tensor.release()
             self._bound = False
 
     # Running.

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from ..backend.blob import Blob
 from ..backend.plans import PoolingPlan, Window
 from ..backend.tensor import Tensor
-from ..layers import Layer
 from .fused_steps import FusedStep
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class _Thinner:
         self._whole = wanted | {
             blob.value
             for i, layer in enumerate(net.layers)
-            if i not in fused and type(layer).forward is not Layer.forward
+            if i not in fused and not layer.idle
             for blob in net.bottoms[i]
         }
 
