@@ -121,7 +121,8 @@ def _write_free(typing: Any, numbers: Any) -> Any:
 
 def _write_copy(typing: Any, source: Any, target: Any, count: Any) -> Any:
     """copy(source, target, count): so many elements from one pointer to another, which lie apart.
-    A loop would ask again and again whether they do, which short runs are not worth."""
+    A loop would ask again and again whether they do, which short runs are not worth, and takes much
+    longer to compile."""
     types = importlib.import_module("numba.core.types")
     tools = importlib.import_module("numba.core.cgutils")
 
@@ -133,8 +134,23 @@ def _write_copy(typing: Any, source: Any, target: Any, count: Any) -> Any:
     return types.void(source, target, types.intp), generate
 
 
+def _write_clear(typing: Any, target: Any, count: Any) -> Any:
+    """clear(target, count): so many elements from a pointer on become 0."""
+    types = importlib.import_module("numba.core.types")
+    tools = importlib.import_module("numba.core.cgutils")
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        size = context.get_abi_sizeof(context.get_data_type(target.dtype))
+        start = builder.bitcast(values[0], tools.voidptr_t)
+        tools.memset(builder, start, builder.mul(values[1], tools.intp_t(size)), 0)
+        return context.get_dummy_value()
+
+    return types.void(target, types.intp), generate
+
+
 at = Intrinsic(_write_at)
 copy = Intrinsic(_write_copy)
+clear = Intrinsic(_write_clear)
 view = Intrinsic(_write_view, lambda value, kind: value.view(kind))
 min = Intrinsic(_write_choice("<"), builtins.min)
 max = Intrinsic(_write_choice(">"), builtins.max)

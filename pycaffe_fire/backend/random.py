@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from . import compiled
 from .compiled import inlined, kernel, part
-from .instructions import at, empty, free, min, view
+from .instructions import at, copy, empty, free, min, view
 from .tasks import in_parallel
 
 _M0, _M1 = 0xD2511F53, 0xCD9E8D57
@@ -92,8 +92,7 @@ def _bits_loop(key: Any, step: Any, first: Any, out: Any) -> None:
             count, line = min(4 * TILE, n - start), at(out, i * n + start)
             sample, block = first + np.uint64(i), np.uint64(start // 4)
             philox_tile(key, step, sample, block, (count + 3) // 4, pairs)
-            for j in range(count):
-                line[j] = words[j]
+            copy(words, line, count)
     free(pairs)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import ceil, prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,12 +32,10 @@ class Dropout(MaskedPlan):
     ) -> None:
         self.backend, self.x, self.y = backend, x, y
         y.lay_out(x.value.layout)
-        self._kernel: Any = dropout.apply_blocked
-        self._view: tuple[int, ...] | None = x.value.layout.grid
+        self._view = x.value.layout.grid
         if x.value.layout.is_plain:
-            self._kernel = dropout.apply_plain
-            self._view = (x.num, x.count // max(x.num, 1))
-        backend.expect([self._kernel])
+            self._view = (x.num, 1, x.count // max(x.num, 1), 1)
+        backend.expect([dropout.apply])
         # A draw is the upper 24 bits of a word, so words themselves can be compared.
         least = ceil(float(np.float32(ratio)) * 2**24) << 8
         self._numbers = (np.uint32(least), np.float32(scale))
@@ -60,5 +58,5 @@ class Dropout(MaskedPlan):
         use_threads(self.backend.threads)
         draw = self._draw
         counters = np.uint64(draw.key), np.uint64(draw.step), np.uint64(draw.first_sample)
-        self._kernel(x, y, self._numbers, counters)
+        dropout.apply(x, y, self._numbers, counters)
         target.fresh = NATIVE

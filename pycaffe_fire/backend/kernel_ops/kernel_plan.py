@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -14,18 +15,17 @@ if TYPE_CHECKING:
 
 
 class KernelPlan(Plan):
-    """A subclass says how kernels see a tensor (`view`), and what else they take (`numbers`)."""
+    """A subclass says how kernels see a tensor (`view`)."""
 
     backend: KernelBackend
     view: tuple[int, ...]
-    numbers: tuple[Any, ...]
 
-    def run(self, kernel: Any, *tensors: Tensor) -> None:
+    def run(self, kernel: Any, tensors: Sequence[Tensor], numbers: Sequence[Any]) -> None:
         """The last tensor is written, the others are read."""
         for tensor in tensors[:-1]:
             tensor.sync()
         tensors[-1].allocate()
         use_threads(self.backend.threads)
         views = [t.buffer[: prod(self.view)].reshape(self.view) for t in tensors]  # type: ignore[index]
-        kernel(*views, *self.numbers)
+        kernel(*views, *numbers)
         tensors[-1].fresh = NATIVE

@@ -37,19 +37,18 @@ class LRN(KernelPlan):
         num, outer, _, inner = grid
         height, width = x.shape[2:]
         area = size if across else size * size
-        self._forward: Any
-        self._backward: Any
-        self.numbers = (inner, size, np.float32(alpha / area), np.float32(-beta), np.float32(k))
+        self._kernel: Any
+        self._numbers = (inner, size, np.float32(alpha / area), np.float32(-beta), np.float32(k))
         if across:
-            self.view = (num, outer, height * width * inner)
-            self._forward, self._backward = lrn.forward, lrn.backward
+            self._kernel, self.view = lrn.across, (num, outer, height * width * inner)
         else:
-            self.view = (num * outer, height, width * inner)
-            self._forward, self._backward = lrn.within_forward, lrn.within_backward
-        backend.expect([self._forward], [self._backward])
+            self._kernel, self.view = lrn.within, (num * outer, height, width * inner)
+        backend.expect([self._kernel])
 
     def forward(self) -> None:
-        self.run(self._forward, self.x.value, self.y.value)
+        tensors = self.x.value, self.x.value, self.y.value
+        self.run(self._kernel, tensors, (False, *self._numbers))
 
     def backward(self) -> None:
-        self.run(self._backward, self.x.value, self.y.gradient, self.x.gradient)
+        tensors = self.x.value, self.y.gradient, self.x.gradient
+        self.run(self._kernel, tensors, (True, *self._numbers))

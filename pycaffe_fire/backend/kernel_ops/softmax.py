@@ -53,16 +53,17 @@ class Softmax(KernelPlan):
     def __init__(self, backend: KernelBackend, x: Blob, y: Blob, axis: int) -> None:
         self.backend, self.x, self.y = backend, x, y
         y.lay_out(x.value.layout)
-        self.view, kernels, self.numbers = _plain(x.shape, axis)
+        self.view, kernels, self._numbers = _plain(x.shape, axis)
         grid = x.value.layout.grid
         if not x.value.layout.is_plain and grid is not None:
-            self.view, self.numbers = grid, (x.shape[1],)
+            self.view, self._numbers = grid, (x.shape[1],)
             kernels = (softmax.rows, softmax.rows_backward)
         self._forward, self._backward = kernels
         backend.expect([self._forward], [self._backward])
 
     def forward(self) -> None:
-        self.run(self._forward, self.x.value, self.y.value)
+        self.run(self._forward, (self.x.value, self.y.value), self._numbers)
 
     def backward(self) -> None:
-        self.run(self._backward, self.y.value, self.y.gradient, self.x.gradient)
+        tensors = self.y.value, self.y.gradient, self.x.gradient
+        self.run(self._backward, tensors, self._numbers)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..compiled import fast_kernel, fast_part, part
-from ..instructions import at, empty, free, min, view
+from ..instructions import at, copy, empty, free, min, view
 from ..random import TILE, philox_tile
 from ..tasks import in_parallel
 
@@ -28,13 +28,12 @@ def _drop(x: Any, y: Any, size: int, words: Any, least: Any, scale: Any, kept: A
         for i in range(count):
             value = source[i] * scale
             kept[i] = value if drawn[i] >= least else np.float32(0)
-        for i in range(count):
-            target[i] = kept[i]
+        copy(kept, target, count)
 
 
 @fast_part
 def _plain(task: int, x: Any, y: Any, numbers: Any, draw: Any) -> None:
-    n = x.shape[1]
+    n = x.shape[2]
     runs = (n + RUN * 4 * TILE - 1) // (RUN * 4 * TILE)
     row, begin = task // runs, task % runs * RUN * 4 * TILE
     pairs, kept = empty(2 * TILE, np.uint64), empty(4 * TILE, np.float32)
@@ -46,16 +45,6 @@ def _plain(task: int, x: Any, y: Any, numbers: Any, draw: Any) -> None:
         _drop(at(x, place), at(y, place), size, words, numbers[0], numbers[1], kept)
     free(pairs)
     free(kept)
-
-
-@fast_kernel("f4[:,::1], f4[:,::1], Tuple((u4, f4)), UniTuple(u8, 3)")
-def apply_plain(x: Any, y: Any, numbers: Any, draw: Any) -> None:
-    """y = x * scale where the element's word is at least `least`, else 0; (samples, elements).
-
-    `numbers` is (least, scale), `draw` is (key, step, first sample).
-    """
-    runs = (x.shape[1] + RUN * 4 * TILE - 1) // (RUN * 4 * TILE)
-    in_parallel(x.shape[0] * runs, _plain, (x, y, numbers, draw))
 
 
 @fast_part
@@ -81,10 +70,16 @@ def _blocked(task: int, x: Any, y: Any, numbers: Any, draw: Any) -> None:
 
 
 @fast_kernel("f4[:,:,:,::1], f4[:,:,:,::1], Tuple((u4, f4)), UniTuple(u8, 3)")
-def apply_blocked(x: Any, y: Any, numbers: Any, draw: Any) -> None:
-    """The same for (samples, outer channels, pixels, inner channels).
+def apply(x: Any, y: Any, numbers: Any, draw: Any) -> None:
+    """y = x * scale where the element's word is at least `least`, else 0.
 
-    The words of a block of channels are drawn in logical order, then turned to that of the
-    memory. A block starts with a new group of four words: see `supports` of the plan.
+    Arrays are (samples, outer channels, pixels, inner channels), or (samples, 1, elements, 1);
+    `numbers` is (least, scale), `draw` is (key, step, first sample). The words of a block of
+    channels are drawn in logical order, then turned to that of the memory. A block starts with a
+    new group of four words: see `supports` of the plan.
     """
-    in_parallel(x.shape[0] * x.shape[1], _blocked, (x, y, numbers, draw))
+    if x.shape[3] == 1:
+        runs = (x.shape[2] + RUN * 4 * TILE - 1) // (RUN * 4 * TILE)
+        in_parallel(x.shape[0] * runs, _plain, (x, y, numbers, draw))
+    else:
+        in_parallel(x.shape[0] * x.shape[1], _blocked, (x, y, numbers, draw))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..compiled import fast_kernel, fast_part, inlined
-from ..instructions import at, empty, free, min, view, zeros
+from ..instructions import at, copy, empty, free, min, view, zeros
 from ..tasks import in_parallel
 
 ROW = 512  # elements of a block per task: long enough to stream, and all rows fit in a cache
@@ -53,8 +53,8 @@ def powers(
 @inlined
 def _near(rows: Any, by: int, b: int) -> Any:
     """Where channel c + by is for the first channels of a block, b - by % b of them; for the others
-    it is ROW - b further on."""
-    return at(rows, by // b * ROW + by % b)
+    it is ROW - b further on. b is a power of two."""
+    return at(rows, (by - (by & (b - 1))) * (ROW // b) + (by & (b - 1)))
 
 
 @fast_part
@@ -67,7 +67,7 @@ def _window(rows: Any, size: int, half: int, b: int, k: Any, alpha: Any, out: An
     if half == 2:
         p, q, r, s = _near(rows, -2, b), _near(rows, -1, b), _near(rows, 1, b), _near(rows, 2, b)
         p_far, q_far, r_far, s_far = at(p, jump), at(q, jump), at(r, jump), at(s, jump)
-        p_near, q_near, r_near, s_near = b - -2 % b, b - -1 % b, b - 1 % b, b - 2 % b
+        p_near, q_near, r_near, s_near = b - (-2 & mask), 1, b - (1 & mask), b - (2 & mask)
         for i in range(size):
             c = i & mask
             p0, p1, q0, q1 = p[i], p_far[i], q[i], q_far[i]
@@ -76,11 +76,10 @@ def _window(rows: Any, size: int, half: int, b: int, k: Any, alpha: Any, out: An
             above = (r0 if c < r_near else r1) + (s0 if c < s_near else s1)
             out[i] = k + alpha * (rows[i] + below + above)
     else:
-        for i in range(size):
-            out[i] = rows[i]
+        copy(rows, out, size)
         for by in range(-half, half + 1):
             if by:
-                near, count = _near(rows, by, b), b - by % b
+                near, count = _near(rows, by, b), b - (by & mask)
                 far = at(near, jump)
                 for i in range(size):
                     one, other = near[i], far[i]
@@ -89,90 +88,58 @@ def _window(rows: Any, size: int, half: int, b: int, k: Any, alpha: Any, out: An
             out[i] = k + alpha * out[i]
 
 
-@inlined
-def _around(source: Any, blocks: int, stride: int, count: int, half: int, b: int) -> Any:
-    """The squares of some pixels as rows, with zeros before the first block and after the last;
-    and where the first one begins."""
-    start = (half // b + 1) * ROW + b
-    rows = zeros(2 * start + blocks * ROW, np.float32)
+@fast_part
+def _across(
+    task: int, x: Any, dy: Any, out: Any, b: int, size: int, alpha: Any, minus_beta: Any, k: Any,
+    back: bool,
+) -> None:  # fmt: skip
+    _, blocks, length = x.shape
+    parts, half, used = (length + ROW - 1) // ROW, (size - 1) // 2, blocks * ROW
+    first = task % parts * ROW
+    count, begin = min(ROW, length - first), task // parts * blocks * length + first
+    source, above, target = at(x, begin), at(dy, begin), at(out, begin)
+    start = (half // b + 1) * ROW + b  # zeros before the first block and after the last
+    rows, s = zeros(2 * start + used, np.float32), empty(3 * used, np.float32)
+    middle, power, inverse = at(rows, start), at(s, used), at(s, 2 * used)
     for o in range(blocks):
-        line, square = at(source, o * stride), at(rows, start + o * ROW)
+        line, square = at(source, o * length), at(middle, o * ROW)
         for i in range(count):
             square[i] = line[i] * line[i]
-    return rows, start
-
-
-@fast_part
-def _forward(
-    task: int, x: Any, y: Any, b: int, size: int, alpha: Any, minus_beta: Any, k: Any
-) -> None:
-    _, blocks, length = x.shape
-    parts, half, used = (length + ROW - 1) // ROW, (size - 1) // 2, blocks * ROW
-    first = task % parts * ROW
-    count, begin = min(ROW, length - first), task // parts * blocks * length + first
-    source, target = at(x, begin), at(y, begin)
-    squares, start = _around(source, blocks, length, count, half, b)
-    s = empty(3 * used, np.float32)
-    power, inverse = at(s, used), at(s, 2 * used)
-    _window(at(squares, start), used, half, b, k, alpha, s)
+    _window(middle, used, half, b, k, alpha, s)
     powers(s, used, minus_beta, k, alpha, power, inverse)
     for o in range(blocks):
-        line, out, factor = at(source, o * length), at(target, o * length), at(power, o * ROW)
-        for i in range(count):
-            out[i] = line[i] * factor[i]
-    free(squares)
-    free(s)
-
-
-@fast_kernel("f4[:,:,::1], f4[:,:,::1], i8, i8, f4, f4, f4")
-def forward(x: Any, y: Any, b: int, size: int, alpha: Any, minus_beta: Any, k: Any) -> None:
-    """y = x s^-beta with s = k + alpha * sum of squares around the channel; x is (N, C/b, S b)."""
-    tasks = x.shape[0] * ((x.shape[2] + ROW - 1) // ROW)
-    in_parallel(tasks, _forward, (x, y, b, size, alpha, minus_beta, k))
-
-
-@fast_part
-def _backward(
-    task: int, x: Any, dy: Any, dx: Any, b: int, size: int, alpha: Any, minus_beta: Any, k: Any
-) -> None:
-    _, blocks, length = x.shape
-    parts, half, used = (length + ROW - 1) // ROW, (size - 1) // 2, blocks * ROW
-    first = task % parts * ROW
-    count, begin = min(ROW, length - first), task // parts * blocks * length + first
-    source, above, target = at(x, begin), at(dy, begin), at(dx, begin)
-    rows, start = _around(source, blocks, length, count, half, b)
-    s = empty(3 * used, np.float32)
-    power, inverse = at(s, used), at(s, 2 * used)
-    _window(at(rows, start), used, half, b, k, alpha, s)
-    powers(s, used, minus_beta, k, alpha, power, inverse)
-    for o in range(blocks):
-        line, slope, ratio = (
-            at(source, o * length),
-            at(above, o * length),
-            at(rows, start + o * ROW),
-        )
-        kept, factor = at(power, o * ROW), at(inverse, o * ROW)
-        for i in range(count):
-            g = slope[i] * kept[i]
-            kept[i] = g
-            ratio[i] = g * line[i] * factor[i]
-    cross = np.float32(2) * alpha * minus_beta
-    _window(at(rows, start), used, half, b, np.float32(0), cross, s)
-    for o in range(blocks):
-        line, out = at(source, o * length), at(target, o * length)
-        kept, around = at(power, o * ROW), at(s, o * ROW)
-        for i in range(count):
-            out[i] = kept[i] + line[i] * around[i]
+        line, slope, kept = at(source, o * length), at(above, o * length), at(power, o * ROW)
+        factor, ratio, result = at(inverse, o * ROW), at(middle, o * ROW), at(target, o * length)
+        if back:
+            for i in range(count):
+                g = slope[i] * kept[i]
+                kept[i] = g
+                ratio[i] = g * line[i] * factor[i]
+        else:
+            for i in range(count):
+                result[i] = slope[i] * kept[i]
+    if back:
+        _window(middle, used, half, b, np.float32(0), np.float32(2) * alpha * minus_beta, s)
+        for o in range(blocks):
+            line, result = at(source, o * length), at(target, o * length)
+            kept, around = at(power, o * ROW), at(s, o * ROW)
+            for i in range(count):
+                result[i] = kept[i] + line[i] * around[i]
     free(rows)
     free(s)
 
 
-@fast_kernel("f4[:,:,::1], f4[:,:,::1], f4[:,:,::1], i8, i8, f4, f4, f4")
-def backward(x: Any, dy: Any, dx: Any, b: int, size: int, alpha: Any, minus_beta: Any,
-             k: Any) -> None:  # fmt: skip
-    """dx = dy s^-beta - 2 alpha beta x * sum around the channel of (dy x s^(-beta-1))."""
+@fast_kernel("f4[:,:,::1], f4[:,:,::1], f4[:,:,::1], b1, i8, i8, f4, f4, f4")
+def across(x: Any, dy: Any, out: Any, back: bool, b: int, size: int, alpha: Any,
+           minus_beta: Any, k: Any) -> None:  # fmt: skip
+    """out = dy s^-beta, and on the way `back` minus 2 alpha beta x times the sum around the channel
+    of dy x s^(-beta-1), where s = k + alpha * the sum of x^2 around it; arrays are (N, C/b, S b).
+
+    With dy = x the first is the way there. Both ways in one: most of it takes half the time to
+    compile.
+    """
     tasks = x.shape[0] * ((x.shape[2] + ROW - 1) // ROW)
-    in_parallel(tasks, _backward, (x, dy, dx, b, size, alpha, minus_beta, k))
+    in_parallel(tasks, _across, (x, dy, out, b, size, alpha, minus_beta, k, back))
 
 
 @fast_part
@@ -181,20 +148,18 @@ def _add(source: Any, size: int, target: Any) -> None:
         target[i] += source[i]
 
 
-@inlined
+@fast_part
 def _box_sums(
     values: Any, rows: Any, out: Any, height: int, length: int, half: int, b: int
 ) -> None:
     """out = values summed over squares of side 2 half + 1, cut off at the border; (h, w * b)."""
-    for i in range(height * length):
-        rows[i] = values[i]
+    copy(values, rows, height * length)
     for y in range(height):
         line, source = at(rows, y * length), at(values, y * length)
         for d in range(1, min(half, length // b - 1) + 1):
             _add(source, length - d * b, at(line, d * b))
             _add(at(source, d * b), length - d * b, line)
-    for i in range(height * length):
-        out[i] = rows[i]
+    copy(rows, out, height * length)
     for y in range(height):
         for d in range(1, half + 1):
             if y - d >= 0:
@@ -204,60 +169,37 @@ def _box_sums(
 
 
 @fast_part
-def _within_forward(
-    plane: int, x: Any, y: Any, b: int, size: int, alpha: Any, minus_beta: Any, k: Any
-) -> None:
-    _, height, length = x.shape
-    count = height * length
-    source, target = at(x, plane * count), at(y, plane * count)
-    work = empty(3 * count, np.float32)
-    squares, rows, s = work, at(work, count), at(work, 2 * count)
-    for i in range(count):
-        squares[i] = source[i] * source[i]
-    _box_sums(squares, rows, s, height, length, (size - 1) // 2, b)
-    for i in range(count):
-        s[i] = k + alpha * s[i]
-    powers(s, count, minus_beta, k, alpha, squares, rows)
-    for i in range(count):
-        target[i] = source[i] * squares[i]
-    free(work)
-
-
-@fast_kernel("f4[:,:,::1], f4[:,:,::1], i8, i8, f4, f4, f4")
-def within_forward(x: Any, y: Any, b: int, size: int, alpha: Any, minus_beta: Any, k: Any) -> None:
-    """y = x s^-beta with s = k + alpha * sum of squares around the pixel; (planes, h, w * b)."""
-    in_parallel(x.shape[0], _within_forward, (x, y, b, size, alpha, minus_beta, k))
-
-
-@fast_part
-def _within_backward(
-    plane: int, x: Any, dy: Any, dx: Any, b: int, size: int, alpha: Any, minus_beta: Any, k: Any
-) -> None:
+def _within(
+    plane: int, x: Any, dy: Any, out: Any, b: int, size: int, alpha: Any, minus_beta: Any, k: Any,
+    back: bool,
+) -> None:  # fmt: skip
     _, height, length = x.shape
     count, half = height * length, (size - 1) // 2
-    source, g, out = at(x, plane * count), at(dy, plane * count), at(dx, plane * count)
+    source, above, target = at(x, plane * count), at(dy, plane * count), at(out, plane * count)
     work = empty(4 * count, np.float32)
-    ratio, rows, s, slope = (
-        work, at(work, count), at(work, 2 * count), at(work, 3 * count),
-    )  # fmt: skip
+    ratio, rows, s, slope = work, at(work, count), at(work, 2 * count), at(work, 3 * count)
     for i in range(count):
         ratio[i] = source[i] * source[i]
     _box_sums(ratio, rows, s, height, length, half, b)
     for i in range(count):
         s[i] = k + alpha * s[i]
     powers(s, count, minus_beta, k, alpha, slope, ratio)
-    for i in range(count):
-        slope[i] *= g[i]
-        ratio[i] *= slope[i] * source[i]
-    _box_sums(ratio, rows, s, height, length, half, b)
-    cross = np.float32(2) * alpha * minus_beta
-    for i in range(count):
-        out[i] = slope[i] + cross * source[i] * s[i]
+    if back:
+        for i in range(count):
+            slope[i] *= above[i]
+            ratio[i] *= slope[i] * source[i]
+        _box_sums(ratio, rows, s, height, length, half, b)
+        cross = np.float32(2) * alpha * minus_beta
+        for i in range(count):
+            target[i] = slope[i] + cross * source[i] * s[i]
+    else:
+        for i in range(count):
+            target[i] = above[i] * slope[i]
     free(work)
 
 
-@fast_kernel("f4[:,:,::1], f4[:,:,::1], f4[:,:,::1], i8, i8, f4, f4, f4")
-def within_backward(x: Any, dy: Any, dx: Any, b: int, size: int, alpha: Any, minus_beta: Any,
-                    k: Any) -> None:  # fmt: skip
-    """dx = dy s^-beta - 2 alpha beta x * sum around the pixel of (dy x s^(-beta-1))."""
-    in_parallel(x.shape[0], _within_backward, (x, dy, dx, b, size, alpha, minus_beta, k))
+@fast_kernel("f4[:,:,::1], f4[:,:,::1], f4[:,:,::1], b1, i8, i8, f4, f4, f4")
+def within(x: Any, dy: Any, out: Any, back: bool, b: int, size: int, alpha: Any,
+           minus_beta: Any, k: Any) -> None:  # fmt: skip
+    """The same with sums around the pixel; arrays are (planes, h, w * b)."""
+    in_parallel(x.shape[0], _within, (x, dy, out, b, size, alpha, minus_beta, k, back))

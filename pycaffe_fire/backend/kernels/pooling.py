@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..compiled import fast_kernel, fast_part
-from ..instructions import at, empty, free, max, min
+from ..instructions import at, clear, empty, free, max, min
 from ..tasks import in_parallel
 
 
@@ -70,8 +70,7 @@ def _max_backward(
     rows, columns = dy.shape[1], dy.shape[2]
     size, below = rows * columns * b, height * width * b
     slopes, cells, out = at(dy, plane * size), at(winners, plane * size), at(dx, plane * below)
-    for i in range(below):
-        out[i] = np.float32(0)
+    clear(out, below)
     dense = rows == height and columns == width and stride[0] == 1 and stride[1] == 1
     if dense and kernel[0] == 3 and kernel[1] == 3:
         # One long loop over the plane for each kernel row. It runs on over the ends of rows, which

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..compiled import fast_kernel, fast_part, inlined
-from ..instructions import at, empty, free, max, min, view, zeros
+from ..instructions import at, clear, copy, empty, free, max, min, view, zeros
 from ..tasks import in_parallel
 
 PIXELS = 64  # that are worked on together where channels lie apart
@@ -34,20 +34,15 @@ def _exp(x: Any) -> Any:
 def _load(x: Any, outer: int, stride: int, b: int, v: Any) -> None:
     """v = the channels of one pixel, b here and `stride` further on the next."""
     for o in range(outer):
-        block, line = at(x, o * stride), at(v, o * b)
-        for j in range(b):
-            line[j] = block[j]
+        copy(at(x, o * stride), at(v, o * b), b)
 
 
 @inlined
 def _store(v: Any, channels: int, outer: int, stride: int, b: int, y: Any) -> None:
     """The way back; channels of the padding are 0."""
-    for c in range(channels, outer * b):
-        v[c] = np.float32(0)
+    clear(at(v, channels), outer * b - channels)
     for o in range(outer):
-        block, line = at(y, o * stride), at(v, o * b)
-        for j in range(b):
-            block[j] = line[j]
+        copy(at(v, o * b), at(y, o * stride), b)
 
 
 @fast_part

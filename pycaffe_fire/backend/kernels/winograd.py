@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..compiled import fast_kernel, fast_part, inlined
-from ..instructions import at, empty, free, max, min
+from ..instructions import at, clear, copy, empty, free, max, min
 from ..tasks import in_parallel
 from .tiles import LANES, Matrix, adding_transform, biased_transform, summing_transform, transform
 
@@ -72,16 +72,11 @@ def _copy_rows(
     for k in range(rows):
         line, y = at(band, k * width), first + k
         if 0 <= y < height:
-            source, target = at(image, y * length), at(line, left)
-            for i in range(left):
-                line[i] = np.float32(0)
-            for i in range(length):
-                target[i] = source[i]
-            for i in range(left + length, width):
-                line[i] = np.float32(0)
+            clear(line, left)
+            copy(at(image, y * length), at(line, left), length)
+            clear(at(line, left + length), width - left - length)
         else:
-            for i in range(width):
-                line[i] = np.float32(0)
+            clear(line, width)
 
 
 @inlined
@@ -130,13 +125,12 @@ def _gather_patches(
     begin, o = task // blocks * rows, task % blocks
     band, kept = empty(PATCH * width, np.float32), at(carried, o * overlap * width)
     shared = overlap * width  # with the next row of tiles
-    goes_on = (first + begin) % rows > 0
-    for i in range(shared):
-        band[i] = kept[i] if goes_on else np.float32(0)
+    if (first + begin) % rows > 0:
+        copy(kept, band, shared)
+    else:
+        clear(band, shared)
     for row in range(first + begin, first + begin + min(rows, count)):
-        rest = at(band, shared)
-        for i in range(tile * width):
-            rest[i] = np.float32(0)
+        clear(at(band, shared), tile * width)
         source = (row - first) * columns * along + o * b
         for j in range(columns):
             for lane in range(0, b, LANES):
@@ -152,14 +146,12 @@ def _gather_patches(
                     for i in range(length):
                         target[i] += line[i]
                 else:
-                    for i in range(length):
-                        target[i] = line[i]
+                    copy(line, target, length)
         last = at(band, tile * width)
         for i in range(shared):
             band[i] = last[i]
     if count < rows:
-        for i in range(shared):
-            kept[i] = band[i]
+        copy(band, kept, shared)
     free(band)
 
 
@@ -331,8 +323,7 @@ def _gather_plain_windows(task: int, u: Any, dw: Any, step: int) -> None:
     window = empty(area * LANES, np.float32)
     for o in range(0, outputs, LANES):
         for i in range(first, stop):
-            for k in range(area * LANES):
-                window[k] = np.float32(0)
+            clear(window, area * LANES)
             source = i * outputs + o
             if size == 3:
                 _u_to_window_3(u, source, PATCH * step, step, window, 0, size * LANES, LANES)
