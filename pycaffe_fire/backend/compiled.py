@@ -48,6 +48,13 @@ def numba() -> Any:
     return found
 
 
+def load_compiler() -> None:
+    """What numba would load with its first kernel, which takes it half a second."""
+    target = numba().core.registry.cpu_target
+    target.typing_context.refresh()
+    target.target_context.refresh()
+
+
 def _threading_layer() -> str:
     for name, module in THREADING_LAYERS.items():
         with contextlib.suppress(ImportError):
@@ -261,7 +268,7 @@ class Kernel(BuildingBlock):
         self._expected = True
         index = self._index
         if index is not None and not index.exists():
-            workers.ask(index.parent, self)
+            workers.ask(self)
 
     @property
     def _index(self) -> Path | None:
@@ -291,7 +298,7 @@ class Kernel(BuildingBlock):
         index = self._index
         if index is None or index.exists():
             return self._compile_for(*arguments)
-        workers.ask(index.parent)  # more will follow
+        workers.ask()  # more will follow
         while is_wanted():
             with held(index.with_suffix(".lock")) as ours:
                 if ours:  # or another process has made it by now

@@ -30,6 +30,11 @@ def cache_folder() -> Path:
     return Path(base).expanduser() / "pycaffe_fire"
 
 
+def kernel_folder() -> Path:
+    """Where compiled kernels are kept: there, or where numba's own setting says."""
+    return Path(os.environ.get("NUMBA_CACHE_DIR") or cache_folder() / "kernels")
+
+
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[bool]:
     """Is the lock `path` ours meanwhile? Else another process, or thread, has it.
@@ -131,7 +136,7 @@ def keep_kernels_in_cache_folder(numba: Any) -> None:
             self._digest = digest
 
         def get_cache_path(self) -> str:
-            return numba.config.CACHE_DIR or str(cache_folder() / "kernels")
+            return numba.config.CACHE_DIR or str(kernel_folder())
 
         def get_source_stamp(self) -> str:
             return self._digest

@@ -17,10 +17,11 @@ import signal
 import subprocess
 import sys
 import threading
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
-from .kernel_cache import PACKAGE, held
+from .kernel_cache import PACKAGE, held, kernel_folder
 
 MOST = 3  # workers of a host
 IDLE = 10.0  # seconds without work after which a worker ends
@@ -57,18 +58,24 @@ class Workers:
         self._processes: list[subprocess.Popen[str]] = []
         self._lock = threading.Lock()
 
-    def ask(self, folder: Path, *kernels: Ahead) -> None:
-        """Have kernels compiled into the cache in `folder`; without any, be ready for that."""
+    def ask(self, *kernels: Ahead) -> None:
+        """Have kernels compiled into the cache; without any, be ready for that."""
         with self._lock:
             self._waiting.extend(kernels)
             self._processes[:] = [p for p in self._processes if p.poll() is None]
             if not self._processes:
-                self._start(folder)
+                self._start()
             for process in self._processes:
                 with contextlib.suppress(OSError, ValueError):  # it has just ended
                     assert process.stdin is not None
                     process.stdin.write("".join(f"{kernel.place}\n" for kernel in kernels))
                     process.stdin.flush()
+
+    def be_ready(self) -> None:
+        """Kernels will be needed: where none has ever been compiled, let workers load the compiler
+        while this process does other things."""
+        if find_spec("numba") is not None and not any(kernel_folder().glob("*/*.nbi")):
+            self.ask()
 
     def unfinished(self) -> list[Ahead]:
         """What was asked for and is not in the cache yet."""
@@ -76,7 +83,10 @@ class Workers:
             self._waiting = [kernel for kernel in self._waiting if not kernel.is_cached]
             return list(self._waiting)
 
-    def _start(self, folder: Path) -> None:
+    def _start(self) -> None:
+        folder = kernel_folder()
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
         for number in range(min(MOST, spare_cores())):
             slot = folder / f"worker-{number}.lock"
             with held(slot) as free:  # else a worker of another process has it
@@ -128,6 +138,8 @@ def work(slot: str) -> None:
 
     threading.Thread(target=listen, daemon=True).start()
     with held(Path(slot)) as ours, contextlib.suppress(queue.Empty):
+        if ours:
+            importlib.import_module(f"{PACKAGE}.backend.compiled").load_compiler()
         while ours:
             module, _, name = names.get(timeout=IDLE).partition(":")
             getattr(importlib.import_module(module), name).make_ahead()

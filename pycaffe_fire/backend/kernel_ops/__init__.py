@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from ..blob import Blob
 from ..compiled import available, expect, use_threads
+from ..kernel_workers import workers
 from ..kernels import update as kernels
 from ..numpy import NumPyBackend
 from ..plans import ChannelPlan, Formula, MaskedPlan, Plan, Segment, SegmentDots, UpdateStep
@@ -25,6 +26,7 @@ class KernelBackend(NumPyBackend):
         super().__init__(threads)
         self._direct = False  # while plans are made whose sums are to be taken as they stand
         self._of_backward: dict[Kernel, None] = {}  # in the order of their plans
+        workers.be_ready()
 
     def expect(self, forward: Sequence[Kernel], backward: Sequence[Kernel] = ()) -> None:
         """A plan will call these kernels, if it runs."""
