@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import fast_kernel, fast_part, inlined
+from ..compiled import fast_kernel, fast_part
 from ..instructions import at, copy, empty, free, min, view, zeros
 from ..tasks import in_parallel
 
@@ -50,36 +50,34 @@ def powers(
             inverse[i] = np.float32(1) / s[i]
 
 
-@inlined
-def _near(rows: Any, by: int, b: int) -> Any:
-    """Where channel c + by is for the first channels of a block, b - by % b of them; for the others
-    it is ROW - b further on. b is a power of two."""
-    return at(rows, (by - (by & (b - 1))) * (ROW // b) + (by & (b - 1)))
-
-
 @fast_part
 def _window(rows: Any, size: int, half: int, b: int, k: Any, alpha: Any, out: Any) -> None:
-    """out = k + alpha * the sum of rows over channels c - half .. c + half.
+    """out = k + alpha * the sum of rows over channels c - half .. c + half; b is a power of two.
 
-    A window of 5, which most nets have, takes a single loop.
+    Channel c + by has number `place` = by mod b in a block if c has number 0; so it is near, in the
+    row that many blocks away, for the first b - place channels, and far, `jump` further on, for the
+    others. A window of 5, which most nets have, takes a single loop.
     """
-    mask, jump = b - 1, ROW - b
+    mask, jump, rise = b - 1, ROW - b, ROW // b
     if half == 2:
-        p, q, r, s = _near(rows, -2, b), _near(rows, -1, b), _near(rows, 1, b), _near(rows, 2, b)
+        p_place, r_place, s_place = -2 & mask, 1 & mask, 2 & mask
+        p, q = at(rows, (-2 - p_place) * rise + p_place), at(rows, mask - ROW)
+        r, s = at(rows, (1 - r_place) * rise + r_place), at(rows, (2 - s_place) * rise + s_place)
         p_far, q_far, r_far, s_far = at(p, jump), at(q, jump), at(r, jump), at(s, jump)
-        p_near, q_near, r_near, s_near = b - (-2 & mask), 1, b - (1 & mask), b - (2 & mask)
+        p_near, r_near, s_near = b - p_place, b - r_place, b - s_place
         for i in range(size):
             c = i & mask
             p0, p1, q0, q1 = p[i], p_far[i], q[i], q_far[i]
             r0, r1, s0, s1 = r[i], r_far[i], s[i], s_far[i]
-            below = (p0 if c < p_near else p1) + (q0 if c < q_near else q1)
+            below = (p0 if c < p_near else p1) + (q0 if c < 1 else q1)
             above = (r0 if c < r_near else r1) + (s0 if c < s_near else s1)
             out[i] = k + alpha * (rows[i] + below + above)
     else:
         copy(rows, out, size)
         for by in range(-half, half + 1):
             if by:
-                near, count = _near(rows, by, b), b - (by & mask)
+                place = by & mask
+                near, count = at(rows, (by - place) * rise + place), b - place
                 far = at(near, jump)
                 for i in range(size):
                     one, other = near[i], far[i]

@@ -30,21 +30,6 @@ def _exp(x: Any) -> Any:
     return p * view(np.int32((np.int32(k) + np.int32(127)) << np.int32(23)), np.float32)
 
 
-@inlined
-def _load(x: Any, outer: int, stride: int, b: int, v: Any) -> None:
-    """v = the channels of one pixel, b here and `stride` further on the next."""
-    for o in range(outer):
-        copy(at(x, o * stride), at(v, o * b), b)
-
-
-@inlined
-def _store(v: Any, channels: int, outer: int, stride: int, b: int, y: Any) -> None:
-    """The way back; channels of the padding are 0."""
-    clear(at(v, channels), outer * b - channels)
-    for o in range(outer):
-        copy(at(v, o * b), at(y, o * stride), b)
-
-
 @fast_part
 def _rows(task: int, x: Any, y: Any, channels: int) -> None:
     _, outer, pixels, b = x.shape
@@ -53,7 +38,8 @@ def _rows(task: int, x: Any, y: Any, channels: int) -> None:
     v = empty(outer * b, np.float32)
     for s in range(first, min(first + PIXELS, pixels)):
         place = (n * outer * pixels + s) * b
-        _load(at(x, place), outer, pixels * b, b, v)
+        for o in range(outer):
+            copy(at(x, place + o * pixels * b), at(v, o * b), b)
         best, total = v[0], np.float32(0)
         for c in range(channels):
             best = v[c] if v[c] > best else best
@@ -63,7 +49,9 @@ def _rows(task: int, x: Any, y: Any, channels: int) -> None:
             total += v[c]
         for c in range(channels):
             v[c] /= total
-        _store(v, channels, outer, pixels * b, b, at(y, place))
+        clear(at(v, channels), outer * b - channels)  # the padding
+        for o in range(outer):
+            copy(at(v, o * b), at(y, place + o * pixels * b), b)
     free(v)
 
 
@@ -82,14 +70,17 @@ def _rows_backward(task: int, y: Any, dy: Any, dx: Any, channels: int) -> None:
     g, v = empty(outer * b, np.float32), empty(outer * b, np.float32)
     for s in range(first, min(first + PIXELS, pixels)):
         place = (n * outer * pixels + s) * b
-        _load(at(dy, place), outer, pixels * b, b, g)
-        _load(at(y, place), outer, pixels * b, b, v)
+        for o in range(outer):
+            copy(at(dy, place + o * pixels * b), at(g, o * b), b)
+            copy(at(y, place + o * pixels * b), at(v, o * b), b)
         dot = np.float32(0)
         for c in range(channels):
             dot += g[c] * v[c]
         for c in range(channels):
             g[c] = (g[c] - dot) * v[c]
-        _store(g, channels, outer, pixels * b, b, at(dx, place))
+        clear(at(g, channels), outer * b - channels)
+        for o in range(outer):
+            copy(at(g, o * b), at(dx, place + o * pixels * b), b)
     free(g)
     free(v)
 

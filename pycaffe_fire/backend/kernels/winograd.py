@@ -79,21 +79,15 @@ def _copy_rows(
             clear(line, width)
 
 
-@inlined
-def _plane(x: Any, image: int, block: int) -> Any:
-    """Where the pixels of one block of channels begin."""
-    return at(x, (image * x.shape[1] + block) * x.shape[2] * x.shape[3] * x.shape[4])
-
-
 @fast_part
 def _spread_patches(task: int, x: Any, v: Any, steps: Any, place: Any, held: Any, pad: Any) -> None:
     (first, _, rows, columns, tile), (step, along) = place, steps
     (first_block, blocks), height, b = held, x.shape[2], x.shape[4]
     width, length = (tile * columns + PATCH - tile) * b, x.shape[3] * b
     row, o = first + task // blocks, task % blocks
-    band = empty(PATCH * width, np.float32)
+    band, plane = empty(PATCH * width, np.float32), row // rows * x.shape[1] + first_block + o
     _copy_rows(
-        _plane(x, row // rows, first_block + o), height, length,
+        at(x, plane * height * length), height, length,
         tile * (row % rows) - pad[0], pad[1] * b, band, PATCH, width,
     )  # fmt: skip
     begin = task // blocks * columns * along + o * b
@@ -138,7 +132,8 @@ def _gather_patches(
                     v, source + j * along + lane, PATCH * step, step,
                     band, tile * j * b + lane, width, b,
                 )  # fmt: skip
-        plane, top = _plane(dx, row // rows, first_block + o), tile * (row % rows) - pad[0]
+        plane = at(dx, (row // rows * dx.shape[1] + first_block + o) * height * length)
+        top = tile * (row % rows) - pad[0]
         for k in range(PATCH if row % rows == rows - 1 else tile):
             if 0 <= top + k < height:
                 line, target = at(band, k * width + left), at(plane, (top + k) * length)
@@ -189,7 +184,8 @@ def _gather_tiles(
                 _m_to_tile_3(m, source, PATCH * step, step, band, target, width, b, bias, channel)
             else:
                 _m_to_tile_5(m, source, PATCH * step, step, band, target, width, b, bias, channel)
-    plane, top = _plane(y, row // rows, first_block + o), tile * (row % rows)
+    plane = at(y, (row // rows * y.shape[1] + first_block + o) * height * length)
+    top = tile * (row % rows)
     leaks = slope != 0
     for k in range(min(tile, height - top)):
         line, out = at(band, k * width), at(plane, (top + k) * length)
@@ -213,12 +209,12 @@ def gather_tiles(m: Any, y: Any, steps: Any, place: Any, held: Any, bias: Any, s
 def _spread_tiles(task: int, dy: Any, m: Any, steps: Any, place: Any, held: Any, sums: Any) -> None:
     (first, _, rows, columns, tile), (step, along) = place, steps
     (first_block, blocks), height, b = held, dy.shape[2], dy.shape[4]
-    width = tile * columns * b
+    width, length = tile * columns * b, dy.shape[3] * b
     at_row, o = task // blocks, task % blocks
     row = first + at_row
-    band = empty(tile * width, np.float32)
+    band, plane = empty(tile * width, np.float32), row // rows * dy.shape[1] + first_block + o
     _copy_rows(
-        _plane(dy, row // rows, first_block + o), height, dy.shape[3] * b,
+        at(dy, plane * height * length), height, length,
         tile * (row % rows), 0, band, tile, width,
     )  # fmt: skip
     begin, channel = at_row * columns * along + o * b, (at_row * blocks + o) * b
