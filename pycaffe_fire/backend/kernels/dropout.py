@@ -16,7 +16,7 @@ from ..instructions import at, copy, empty, free, min, view
 from ..random import TILE, philox_tile
 from ..tasks import in_parallel
 
-RUN = 16  # tiles per task on a plain layout
+RUN = 64 * TILE  # elements per task on a plain layout
 
 
 @part
@@ -32,38 +32,26 @@ def _drop(x: Any, y: Any, size: int, words: Any, least: Any, scale: Any, kept: A
 
 
 @fast_part
-def _plain(task: int, x: Any, y: Any, numbers: Any, draw: Any) -> None:
-    n = x.shape[2]
-    runs = (n + RUN * 4 * TILE - 1) // (RUN * 4 * TILE)
-    row, begin = task // runs, task % runs * RUN * 4 * TILE
-    pairs, kept = empty(2 * TILE, np.uint64), empty(4 * TILE, np.float32)
-    words = view(pairs, np.uint32)
-    for start in range(begin, min(begin + RUN * 4 * TILE, n), 4 * TILE):
-        sample, block = draw[2] + np.uint64(row), np.uint64(start // 4)
-        philox_tile(draw[0], draw[1], sample, block, TILE, pairs)
-        size, place = min(4 * TILE, n - start), row * n + start
-        _drop(at(x, place), at(y, place), size, words, numbers[0], numbers[1], kept)
-    free(pairs)
-    free(kept)
-
-
-@fast_part
-def _blocked(task: int, x: Any, y: Any, numbers: Any, draw: Any) -> None:
+def _apply(task: int, x: Any, y: Any, run: int, tasks: int, numbers: Any, draw: Any) -> None:
     _, outer, pixels, b = x.shape
-    n, o, size = task // outer, task % outer, pixels * b
+    whole = pixels * b
+    plane, begin = task // tasks, task % tasks * run
+    n, o, size = plane // outer, plane % outer, min(run, whole - begin)
     blocks = (size + 3) // 4
-    pairs, first = empty(2 * blocks, np.uint64), np.uint64(o * (size // 4))
+    pairs, first = empty(2 * blocks, np.uint64), np.uint64(o * (whole // 4) + begin // 4)
     philox_tile(draw[0], draw[1], draw[2] + np.uint64(n), first, blocks, pairs)
     words, turned, kept = (
         view(pairs, np.uint32), empty(size, np.uint32), empty(4 * TILE, np.float32),
     )  # fmt: skip
-    for start in range(0, pixels, 16):  # transposed, a few columns at a time for the cache's sake
-        for j in range(b):
-            line, target = at(words, j * pixels + start), at(turned, start * b + j)
-            for s in range(min(16, pixels - start)):
-                target[s * b] = line[s]
-    place = task * size
-    _drop(at(x, place), at(y, place), size, turned, numbers[0], numbers[1], kept)
+    if b > 1:  # transposed, a few columns at a time for the cache's sake
+        for start in range(0, pixels, 16):
+            for j in range(b):
+                line, target = at(words, j * pixels + start), at(turned, start * b + j)
+                for s in range(min(16, pixels - start)):
+                    target[s * b] = line[s]
+    place = plane * whole + begin
+    drawn = turned if b > 1 else words
+    _drop(at(x, place), at(y, place), size, drawn, numbers[0], numbers[1], kept)
     free(pairs)
     free(turned)
     free(kept)
@@ -78,8 +66,7 @@ def apply(x: Any, y: Any, numbers: Any, draw: Any) -> None:
     channels are drawn in logical order, then turned to that of the memory. A block starts with a
     new group of four words: see `supports` of the plan.
     """
-    if x.shape[3] == 1:
-        runs = (x.shape[2] + RUN * 4 * TILE - 1) // (RUN * 4 * TILE)
-        in_parallel(x.shape[0] * runs, _plain, (x, y, numbers, draw))
-    else:
-        in_parallel(x.shape[0] * x.shape[1], _blocked, (x, y, numbers, draw))
+    samples, outer, pixels, b = x.shape
+    run = RUN if b == 1 else pixels * b  # elements of a task
+    tasks = (pixels * b + run - 1) // run  # for each block of channels
+    in_parallel(samples * outer * tasks, _apply, (x, y, run, tasks, numbers, draw))
