@@ -7,7 +7,8 @@ python tools/bench/data.py --train models/googlenet/train_val.prototxt
 
 For JPEG the decoder alone (Pillow opens and decodes each record, on as many threads, and throws it
 away) is measured in turn with the loader, so that both see the same machine. The best of all rounds
-counts: whatever else runs on the machine only ever takes time away.
+counts: whatever else runs on the machine only ever takes time away. Every round is a process of its
+own, because where libjpeg's working memory happens to lie makes either slower by up to a half.
 
 With --train iterations of a net on all cores are timed: images from LMDB, raw and JPEG, against
 constant numbers. Solvers take iterations in turn, and the median of the ratios within turns counts,
@@ -23,10 +24,10 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from functools import partial
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -173,10 +174,26 @@ def compare_training(path: str, folder: Path, turns: int) -> None:
         solver.close()
 
 
-def best(rounds: int, *measures: Callable[[], float]) -> list[float]:
-    """The best of several measurements, taken in turn."""
-    taken = [[measure() for measure in measures] for _ in range(rounds)]
-    return [max(values) for values in zip(*taken, strict=True)]
+class Rates(NamedTuple):
+    """Images per second."""
+
+    raw: float
+    jpeg: float
+    decoder: float
+
+
+def measure(folder: Path, batch: int, threads: int, seconds: float) -> Rates:
+    """One round."""
+    return Rates(
+        loader_rate(folder / "raw", batch, threads, seconds),
+        loader_rate(folder / "jpeg", batch, threads, seconds),
+        decoder_rate(folder / "jpeg", threads, seconds),
+    )
+
+
+def measure_rounds(rounds: int, *arguments: Any) -> list[Rates]:
+    with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as processes:
+        return [processes.submit(measure, *arguments).result() for _ in range(rounds)]
 
 
 def main() -> None:
@@ -198,15 +215,13 @@ def main() -> None:
             return
         batch, seconds = options.batch, options.seconds
         for threads in options.threads:
-            raw, jpeg, decoder = best(
-                options.rounds,
-                partial(loader_rate, folder / "raw", batch, threads, seconds),
-                partial(loader_rate, folder / "jpeg", batch, threads, seconds),
-                partial(decoder_rate, folder / "jpeg", threads, seconds),
-            )
+            taken = measure_rounds(options.rounds, folder, batch, threads, seconds)
+            raw, jpeg, decoder = (max(values) for values in zip(*taken, strict=True))
+            middle = statistics.median(each.jpeg / each.decoder for each in taken)
             print(f"{threads} threads, 256x256x3 -> 227 crop and mirror, images/s:")
             print(f"  raw {raw:,.0f}")
-            print(f"  JPEG {jpeg:,.0f}; the decoder alone {decoder:,.0f} ({jpeg / decoder:.0%})")
+            print(f"  JPEG {jpeg:,.0f}; the decoder alone {decoder:,.0f} ({jpeg / decoder:.0%}; "
+                  f"within a round {middle:.0%} in the median)")  # fmt: skip
 
 
 if __name__ == "__main__":
