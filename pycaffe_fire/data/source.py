@@ -228,7 +228,8 @@ class DatabaseSource(ImageSource):
     ) -> None:
         self._db = open_database(path, backend)
         self._cache = cache
-        compiled.expect(read_records)
+        if not self.varying:
+            compiled.expect(read_records)
         super().__init__(transformer, order, classes, policy)
 
     def __len__(self) -> int:
