@@ -24,7 +24,6 @@ import statistics
 import tempfile
 import threading
 import time
-from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -192,8 +191,8 @@ def measure(folder: Path, batch: int, threads: int, seconds: float) -> Rates:
 
 
 def measure_rounds(rounds: int, *arguments: Any) -> list[Rates]:
-    with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as processes:
-        return [processes.submit(measure, *arguments).result() for _ in range(rounds)]
+    with get_context("spawn").Pool(1, maxtasksperchild=1) as processes:
+        return [processes.apply(measure, arguments) for _ in range(rounds)]
 
 
 def main() -> None:
