@@ -125,6 +125,29 @@ def test_what_is_about_as_fast_is_not_chosen(
     assert choice(direct(SMALL, 64, SAME)) is kind
 
 
+@pytest.mark.parametrize("suits", [True, False])
+def test_disturbed_trials_decide_nothing(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, suits: bool
+) -> None:
+    """An estimate does, until the processors are free."""
+    interruptions = iter(range(10**6))
+    monkeypatch.setattr(plan_trials, "_interruptions", lambda: next(interruptions))
+    monkeypatch.setattr(PackedWinograd, "suits", lambda *_: suits)
+    assert choice(direct(SMALL, 64, SAME)) is (PackedWinograd if suits else Convolution)
+    assert not (folder / "onednn_plans.json").exists()
+    monkeypatch.setattr(plan_trials, "_interruptions", lambda: 0)
+    choice(direct(SMALL, 64, SAME))
+    assert (folder / "onednn_plans.json").exists()
+
+
+def test_runs_that_were_disturbed_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = iter([0, 1, 1, 1])
+    monkeypatch.setattr(plan_trials, "_interruptions", lambda: next(counts))
+    plan = direct(SMALL, 64, SAME)
+    assert plan_trials._seconds(plan) == float("inf")
+    assert plan_trials._seconds(plan) < float("inf")
+
+
 def test_a_method_that_is_gone_is_replaced(timed: list[type], folder: Path) -> None:
     chosen = choice(direct(SMALL, 64, SAME))
     file = folder / "onednn_plans.json"

@@ -2,7 +2,8 @@
 
 An estimate knows neither a machine's caches nor how well the library uses its vectors. The methods
 round differently, so what was found is kept in a file, by processor, library, threads and shapes:
-later processes try nothing and compute the same bits. Training has no part in this: estimates
+later processes try nothing and compute the same bits. Where others use the processors meanwhile,
+estimates decide for this process, and nothing is kept. Training has no part in this: estimates
 decide there, on every machine alike.
 """
 
@@ -14,6 +15,11 @@ from functools import cache
 from math import prod
 
 import numpy as np
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
 
 from ..blob import Blob
 from ..host import processor
@@ -38,15 +44,21 @@ def fastest_convolution(direct: Convolution) -> WeightedPlan:
         return direct
     pixels = direct.y.shape[0] * prod(direct.y.shape[2:])
     if pixels * prod(direct.w.shape) < WORTH_A_TRIAL:
-        return PackedWinograd(direct) if PackedWinograd.suits(direct) else direct
+        return _estimated(direct)
     known = _choices(direct.backend.describe())
     shapes = (list(blob.shape) for blob in (direct.x, direct.w, direct.y))
     op = f"convolution {' '.join(map(str, shapes))} pad {list(direct.window.pad)}"
     name = known.get(op)
     if name not in METHODS:
         name = _fastest(direct)
+        if name is None:
+            return _estimated(direct)
         known.keep(op, name)
     return METHODS[name](direct) or direct
+
+
+def _estimated(direct: Convolution) -> WeightedPlan:
+    return PackedWinograd(direct) if PackedWinograd.suits(direct) else direct
 
 
 def _grouped(direct: Convolution) -> WeightedPlan | None:
@@ -78,14 +90,15 @@ def _stand_in(direct: Convolution) -> Convolution:
     )  # fmt: skip
 
 
-def _fastest(direct: Convolution) -> str:
+def _fastest(direct: Convolution) -> str | None:
     stand_in = _stand_in(direct)
     made = {name: make(stand_in) for name, make in METHODS.items()}
     return _least_time({name: plan for name, plan in made.items() if plan is not None})
 
 
-def _least_time(plans: dict[str, WeightedPlan]) -> str:
-    """The name of the plan that runs fastest; of the first, if that is as good as any."""
+def _least_time(plans: dict[str, WeightedPlan]) -> str | None:
+    """The name of the plan that runs fastest; of the first, if that is as good as any; None if one
+    never ran undisturbed."""
     for plan in plans.values():
         plan.pack()
         plan.forward()
@@ -97,14 +110,23 @@ def _least_time(plans: dict[str, WeightedPlan]) -> str:
         for name, plan in plans.items():
             others.sum()
             least[name] = min(least[name], _seconds(plan))
+    if max(least.values()) == float("inf"):
+        return None
     first, best = next(iter(plans)), min(least, key=least.__getitem__)
     return best if least[best] < BETTER * least[first] else first
 
 
 def _seconds(plan: WeightedPlan) -> float:
-    began = time.perf_counter()
+    """Of one run; infinite if one of our threads had to wait for a processor."""
+    before, began = _interruptions(), time.perf_counter()
     plan.forward()
-    return time.perf_counter() - began
+    seconds = time.perf_counter() - began
+    return seconds if _interruptions() == before else float("inf")
+
+
+def _interruptions() -> int:
+    """How often others have taken a processor from this process, where the system counts that."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw if resource is not None else 0
 
 
 PLAIN, IN_BLOCKS = "plain", "weights in blocks"
@@ -122,11 +144,12 @@ def faster_if_packed(plain: InnerProduct) -> PackedInnerProduct | None:
     name = known.get(op)
     if name not in (PLAIN, IN_BLOCKS):
         name = _faster_product(plain)
-        known.keep(op, name)
+        if name is not None:
+            known.keep(op, name)
     return packed if name == IN_BLOCKS else None
 
 
-def _faster_product(plain: InnerProduct) -> str:
+def _faster_product(plain: InnerProduct) -> str | None:
     """Tried on blobs of zeros, with fewer outputs where there are very many weights."""
     outputs = min(plain.outputs, max(MOST_TRIED // plain.inputs, 1))
     plans: dict[str, InnerProduct] = {}
