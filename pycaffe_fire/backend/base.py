@@ -26,8 +26,10 @@ from .plans import (
     LossPlan,
     LossScale,
     MaskedPlan,
+    Norm,
     NormPlan,
     NormSumPlan,
+    NormWindowPlan,
     Plan,
     PoolingPlan,
     Recorder,
@@ -310,6 +312,14 @@ class Backend(ABC):
     ) -> NormSumPlan | None:
         """total = ReLU of (y + addend), for y as of `batch_norm`; the gradients of `readers`, which
         may be total alone, make up that of total. None where one op does not do it."""
+        return None
+
+    def norm_window(
+        self, x: Blob, before: Norm, w: Blob, window: Window, z: Blob, after: Norm
+    ) -> NormWindowPlan | None:
+        """x, normalised as `before` says, a window over each channel of it, with weights of its
+        own, and that, z, normalised as `after` says; all in place. None where one op does not do
+        it."""
         return None
 
     @abstractmethod

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -284,6 +284,50 @@ class NormPlan(ABC):
     @abstractmethod
     def backward(self, data: bool, scale: bool, shift: bool) -> None:
         """Write the input's gradient, add to those of scale and shift."""
+
+
+@dataclass(frozen=True)
+class Norm:
+    """How a blob is normalised in place: by statistics of the batch or by given ones, then scaled,
+    shifted and rectified (with this slope below 0), where those are there."""
+
+    scale: Blob | None
+    shift: Blob | None
+    eps: float
+    global_stats: bool
+    relu: float | None
+
+
+class Moments(Protocol):
+    """What has mean and variance of every channel."""
+
+    mean: Tensor
+    variance: Tensor
+
+
+class NormWindowPlan(ABC):
+    """A blob x is normalised in place, a window goes over each of its channels, and the result z is
+    normalised in place. What the first norm gives is not written."""
+
+    moments: tuple[Moments, Moments]  # of both norms; to be given where they are global
+
+    @abstractmethod
+    def forward(self, running: Sequence[RunningMoments | None]) -> None:
+        """As NormPlan's, for both norms."""
+
+    @abstractmethod
+    def show(self) -> None:
+        """After a forward pass: write what the first norm gives, and keep x elsewhere."""
+
+    @abstractmethod
+    def hide(self) -> None:
+        """Give x back to a blob that has been shown that."""
+
+    @abstractmethod
+    def backward(self, learns: Sequence[Sequence[bool]], weights: bool, keep: bool) -> None:
+        """From z's gradient after the second norm write x's before the first, add to those of
+        scales and shifts (which of each norm's is in `learns`) and of the weights; `keep`: also
+        write z's gradient before the norm."""
 
 
 class NormSumPlan(ABC):

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NoReturn
 from .. import schema
 from ..backend.base import Backend
 from ..backend.blob import Blob, SharedBlob
-from ..backend.plans import Draw
+from ..backend.plans import Draw, Window
 from ..backend.random import key
 from ..backend.tensor import Layout, Tensor
 from ..data.order import leaf_size
@@ -23,7 +23,7 @@ from .context import Context
 from .description import Description, Storage
 from .fillers import fill
 from .frozen import After, FrozenOp, PerChannel
-from .joined import JoinedOp, Sum
+from .joined import ChannelWindow, JoinedOp, Sum
 from .plugins import PluginRegistry
 
 Count = tuple[int, "int | None"]  # at least, at most (None: no limit)
@@ -167,7 +167,14 @@ class Layer(Description):
         A convolution may be given another `stride`, and blobs to match."""
         return None
 
-    def joined(self, bottom: Sequence[Blob], top: Sequence[Blob], after: Sum) -> JoinedOp | None:
+    @property
+    def channel_window(self) -> Window | None:
+        """Where a window goes over each channel by itself, and nothing else is done: that window"""
+        return None
+
+    def joined(
+        self, bottom: Sequence[Blob], top: Sequence[Blob], after: Sum | ChannelWindow
+    ) -> JoinedOp | None:
         """An op for training that also does what comes `after` this layer; None: there is none."""
         return None
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from .. import schema
 from ..backend.blob import Blob
-from ..backend.plans import NormPlan, NormSumPlan, RunningMoments
+from ..backend.plans import Moments, Norm, NormPlan, RunningMoments
 from ..schema.proto import BatchNormParameter, LayerParameter
-from .base import Neuron, is_train, register_layer
+from .base import Layer, Neuron, is_train, register_layer
 from .frozen import PerChannel, values_of
-from .joined import JoinedOp, Sum
+from .joined import ChannelWindow, JoinedOp, Sum
 from .synced_statistics import SyncedStatistics
 
 
@@ -32,7 +32,7 @@ class BatchNorm(Neuron):
     averages = (0, 1, 2)
     fuses = ("Scale", "ReLU")
     fuses_backward = True
-    joins_sums = True
+    joins = True
 
     @classmethod
     def can_fuse(cls, follower: LayerParameter) -> bool:
@@ -53,6 +53,7 @@ class BatchNorm(Neuron):
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.batch_norm_param
+        self._gradients_are_seen = True
         self._use_global = not is_train(self.phase)
         if param.HasField("use_global_stats"):
             self._use_global = param.use_global_stats
@@ -154,14 +155,63 @@ class BatchNorm(Neuron):
             self._run_plan(run.x, plan, remember)
             run.give_data()
 
-    def _run_plan(self, x: Blob, plan: NormPlan | NormSumPlan, remember: bool) -> None:
+    def _run_plan(self, x: Blob, plan: NormPlan, remember: bool) -> None:
+        self.give_averages(plan)
+        plan.forward(self._let_in(x) if remember else None)
+
+    def give_averages(self, plan: Moments) -> None:
+        """To a plan that takes them for the batch's statistics, if it does."""
         if self._use_global:
             sums = (blob.data for blob in self.blobs[:3])
             plan.mean.array[...], plan.variance.array[...] = self._averages(*sums)
-        samples = x.count // max(self.blobs[0].count, 1)
-        plan.forward(self._running(samples) if remember else None)
 
-    def joined(self, bottom: Sequence[Blob], top: Sequence[Blob], after: Sum) -> JoinedOp | None:
+    def running(self, x: Blob) -> RunningMoments | None:
+        """What the statistics of a batch are let into, if it has any."""
+        return None if self._use_global else self._let_in(x)
+
+    def _let_in(self, x: Blob) -> RunningMoments:
+        return self._running(x.count // max(self.blobs[0].count, 1))
+
+    def joined(
+        self, bottom: Sequence[Blob], top: Sequence[Blob], after: Sum | ChannelWindow
+    ) -> JoinedOp | None:
+        if isinstance(after, ChannelWindow):
+            return self._with_window(bottom[0], after)
+        return self._with_sum(bottom, top, after)
+
+    def with_followers(self, followers: Sequence[Layer]) -> Norm:
+        """What it does together with a Scale and a ReLU after it."""
+        scale, shift = (*(b for layer in followers for b in layer.blobs), None, None)[:2]
+        relu = next((f.relu_slope for f in followers if f.relu_slope is not None), None)
+        return Norm(scale, shift, self.param.batch_norm_param.eps, self._use_global, relu)
+
+    def _with_window(self, x: Blob, after: ChannelWindow) -> JoinedOp | None:
+        last, convolution = after.norm, after.convolution
+        assert isinstance(last, BatchNorm)
+        plan = self.backend.norm_window(
+            x, self.with_followers(after.followers), convolution.blobs[0], after.window, after.top,
+            last.with_followers(after.norm_followers),
+        )  # fmt: skip
+        if plan is None:
+            return None
+
+        def forward() -> None:
+            for norm, moments in zip((self, last), plan.moments, strict=True):
+                norm.give_averages(moments)
+            plan.forward((self.running(x), last.running(after.top)))
+
+        def backward() -> None:
+            learns = [
+                [*(w for f in followers for w in f.param_propagate_down), False, False][:2]
+                for followers in (after.followers, after.norm_followers)
+            ]
+            plan.backward(learns, convolution.param_propagate_down[0], self._gradients_are_seen)
+
+        return JoinedOp(forward, backward, plan.show, plan.hide)
+
+    def _with_sum(
+        self, bottom: Sequence[Blob], top: Sequence[Blob], after: Sum
+    ) -> JoinedOp | None:  # fmt: skip
         x, eps = bottom[0], self.param.batch_norm_param.eps
         scale, shift = (*(after.scale.blobs if after.scale else ()), None, None)[:2]
         plan = self.backend.batch_norm_sum(
@@ -171,14 +221,19 @@ class BatchNorm(Neuron):
         if plan is None:
             return None
 
-        def backward(data: bool, addend: bool) -> None:
+        def backward() -> None:
             learns = [*(after.scale.param_propagate_down if after.scale else ()), False, False]
+            data, addend = after.wanted
             plan.backward(data, learns[0], learns[1], addend)
 
         def forward() -> None:
-            self._run_plan(x, plan, remember=not self._use_global)
+            self.give_averages(plan)
+            plan.forward(self.running(x))
 
         return JoinedOp(forward, backward, plan.show, plan.hide)
+
+    def share_gradients(self) -> None:
+        self._gradients_are_seen = False
 
     def plan_ahead(self, leads: bool) -> None:
         self.leads = leads

@@ -83,6 +83,12 @@ class Convolution(Layer):
         """Its geometry, a number for each spatial axis."""
         return self._window
 
+    @property
+    def channel_window(self) -> Window | None:
+        alone = self._axis == 1 and self._groups == self._channels == self._outputs
+        plain = alone and not self.transposed and len(self.blobs) == 1 and len(self.param.top) == 1
+        return self._window if plain and self._spatial else None
+
     def _say(self, bottom: Sequence[Blob]) -> str:
         return f"{list(bottom[0].shape)}"
 

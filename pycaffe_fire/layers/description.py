@@ -67,7 +67,7 @@ class Description:
     fuses: ClassVar[tuple[str, ...]] = ()
     fuses_backward: ClassVar[bool] = False  # also their backward passes; needs `separate`
 
-    joins_sums: ClassVar[bool] = False  # may `joined` have an op for the sum that takes its top?
+    joins: ClassVar[bool] = False  # may `joined` have an op that also does what takes its top?
 
     @classmethod
     def field_of(cls, kind: str) -> str | None:

@@ -1,9 +1,10 @@
-"""Where branches meet in training: normalisation, sum and ReLU as one op, forward and backward.
+"""Normalisations in training that one op does together with what follows, forward and backward.
 
 In a ResNet a branch ends with BatchNorm and Scale, the other branch is added, a ReLU follows, and a
-Split hands the result on. One op goes through memory once for all of them; what the branch adds is
-not even written. Who looks at it all the same gets it computed; where somebody holds an array of
-it, or a pass covers only a part of these layers, they run one by one.
+Split hands the result on. In a MobileNet a depthwise convolution stands between two BatchNorms with
+Scale and ReLU. One op goes through memory once for all of them; what the (first) norm gives is not
+even written. Who looks at it all the same gets it computed; where somebody holds an array of it, or
+a pass covers only a part of these layers, they run one by one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from .. import schema
 from ..backend.blob import Blob
 from ..backend.tensor import Layout, Tensor
-from ..layers.joined import JoinedOp, Sum
+from ..layers.joined import ChannelWindow, JoinedOp, Sum
 from ..layers.split import Split
 from .guard import Guard
 
@@ -23,15 +24,12 @@ if TYPE_CHECKING:
 
 
 class Join:
-    """Neighbouring layers that one op can run: a normalisation, maybe a Scale, a sum, maybe a ReLU
-    and a Split."""
+    """Neighbouring layers that one op can run: a normalisation and what comes after it."""
 
-    def __init__(
-        self, net: Wiring, members: Sequence[int], after: Sum, wanted: tuple[bool, bool]
-    ) -> None:
+    def __init__(self, net: Wiring, members: Sequence[int], after: Sum | ChannelWindow) -> None:
         self.members, self.first, self.last = members, members[0], members[-1]
         self.runs = False  # did the op do the last forward pass?
-        self._after, self._wanted = after, wanted
+        self._after = after
         self._norm = net.layers[self.first]
         self._bottom, self._top = net.bottoms[self.first], net.tops[self.first]
         self._leads = self.first in net.groups
@@ -54,13 +52,7 @@ class Join:
     @property
     def same_memory(self) -> list[tuple[Tensor, Tensor]]:
         """Gradients of which the second may be written where the first is."""
-        after, x, y = self._after, self._bottom[0], self._top[0]
-        pairs = [(after.total, after.addend)]
-        if y is not x:
-            pairs.append((after.total, y))
-        if len(after.readers) == 2:
-            pairs.append((after.readers[1], x))
-        return [(a.gradient, b.gradient) for a, b in pairs if a.value.layout == b.value.layout]
+        return self._after.same_memory(self._bottom[0], self._top[0])
 
     def forward(self) -> None:
         """Run as one op, unless somebody holds an array of what that would not write."""
@@ -71,20 +63,19 @@ class Join:
 
     def _ready(self) -> bool:
         """Is there an op for the blobs as they lie now?"""
-        after = self._after
-        blobs = (*self._bottom, *self._top, after.addend, after.total)
+        blobs = (*self._bottom, *self._top, *self._after.blobs)
         layouts = [blob.value.layout for blob in blobs]
         if list(map(id, layouts)) != list(map(id, self._planned)):
             self._planned = layouts
-            self._op = self._norm.joined(self._bottom, self._top, after)
+            self._op = self._norm.joined(self._bottom, self._top, self._after)
         return self._op is not None
 
     def backward(self) -> None:
         assert self._op is not None  # it ran forward
-        self._op.backward(*self._wanted)
+        self._op.backward()
 
     def look(self, tensor: Tensor) -> None:
-        """Before what the branch adds is given out: see that it is there."""
+        """Before what the norm gives is given out: see that it is there."""
         if self.runs and not self._shown and self._op is not None:
             self._shown = True
             self._op.show()
@@ -137,18 +128,55 @@ class Joins:
 
 def _find(net: Wiring) -> Iterator[Join]:
     if net.phase == schema.TRAIN and not net.param.debug_info and net.backend.sums_norms:
+        last = -1
         for index in range(len(net.layers)):
-            found = _join_at(net, index)
+            found = _join_at(net, index) if index > last else None
             if found is not None:
+                last = found.last
                 yield found
 
 
 def _join_at(net: Wiring, norm: int) -> Join | None:
-    """The join that begins with a layer, if its top goes into a sum right after it."""
-    kind, group = type(net.layers[norm]), net.groups.get(norm, ())
-    add = norm + 1 + len(group)
-    if not (kind.joins_sums and kind.can_lead(net.layers[norm].param)) or add >= len(net.layers):
+    """The join that begins with a layer, if it is a norm."""
+    after = norm + 1 + len(net.groups.get(norm, ()))
+    if not _can_join(net, norm) or after >= len(net.layers):
         return None
+    return _with_sum(net, norm, after) or _with_window(net, norm, after)
+
+
+def _can_join(net: Wiring, norm: int) -> bool:
+    layer = net.layers[norm]
+    return layer.joins and layer.can_lead(layer.param)
+
+
+def _with_window(net: Wiring, norm: int, convolution: int) -> Join | None:
+    """The join of a norm, a window over each channel of its top, and a norm of the result."""
+    last = convolution + 1
+    window = net.layers[convolution].channel_window
+    if window is None or convolution in net.groups or last >= len(net.layers):
+        return None
+    x, z = net.tops[norm][0], net.tops[convolution][0]
+    chain = [(norm, x), (last, z)]  # both in place
+    if net.bottoms[convolution] != [x] or not _can_join(net, last):
+        return None
+    if any(net.bottoms[i] != [blob] or net.tops[i] != [blob] for i, blob in chain):
+        return None
+    groups = [net.groups.get(i, ()) for i, _ in chain]
+    members = [norm, *groups[0], convolution, last, *groups[1]]
+    if members != list(range(norm, members[-1] + 1)) or not all(_plain(net, i) for i in members):
+        return None
+    if not net.propagate_down[norm][0] or not net.propagate_down[convolution][0]:
+        return None
+    followers = [[net.layers[i] for i in group] for group in groups]
+    layers = net.layers
+    return Join(net, members, ChannelWindow(
+        followers[0], layers[convolution], window, z, layers[last], followers[1]
+    ))  # fmt: skip
+
+
+def _with_sum(net: Wiring, norm: int, add: int) -> Join | None:
+    """The join of a norm and a sum right after it that takes its top."""
+    group = net.groups.get(norm, ())
     scale = net.layers[group[0]] if group else None
     added = _added(net, add, net.tops[norm][0])
     if added is None or len(group) > 1 or (scale and scale.relu_slope is not None):
@@ -162,9 +190,7 @@ def _join_at(net: Wiring, norm: int) -> Join | None:
     if members != list(range(norm, members[-1] + 1)) or not all(_plain(net, i) for i in members):
         return None
     wanted = (net.propagate_down[norm][0], net.propagate_down[add][added])
-    return Join(
-        net, members, Sum(scale, net.bottoms[add][added], relu, total, readers), wanted
-    )  # fmt: skip
+    return Join(net, members, Sum(scale, net.bottoms[add][added], relu, total, readers, wanted))
 
 
 def _added(net: Wiring, add: int, y: Blob) -> int | None:

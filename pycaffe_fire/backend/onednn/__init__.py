@@ -13,7 +13,17 @@ import numpy as np
 from ..blob import Blob
 from ..compiled import available
 from ..kernel_ops import KernelBackend
-from ..plans import JoinPlan, NormPlan, NormSumPlan, Plan, PoolingPlan, WeightedPlan, Window
+from ..plans import (
+    JoinPlan,
+    Norm,
+    NormPlan,
+    NormSumPlan,
+    NormWindowPlan,
+    Plan,
+    PoolingPlan,
+    WeightedPlan,
+    Window,
+)
 from ..tensor import BFLOAT16, FLOAT32, Array, Tensor
 from .activation import ReLU
 from .add import Sum
@@ -24,6 +34,7 @@ from .inner_product import InnerProduct, RowBlocks
 from .layouts import Descriptor, OneDNNTensor, Program, Workspace
 from .library import BF16, BINARY_ADD, F32, RELU, Library
 from .norm_sum import NormSum
+from .norm_window import NormWindow
 from .plan_trials import faster_if_packed, fastest_convolution
 from .pooling import Pooling
 from .weighted import Weighted
@@ -239,6 +250,13 @@ class OneDNNBackend(KernelBackend):
         return NormSum(
             self, x, y, scale, shift, eps, global_stats, addend, total, relu, readers
         )  # fmt: skip
+
+    def norm_window(
+        self, x: Blob, before: Norm, w: Blob, window: Window, z: Blob, after: Norm
+    ) -> NormWindowPlan | None:
+        if self.products != FLOAT32 or not NormWindow.supports(x, w, window, z):
+            return None
+        return NormWindow(self, x, before, w, window, z, after)
 
     def weighted_sum(
         self, xs: Sequence[Blob], y: Blob, coefficients: Sequence[float], relu: float | None

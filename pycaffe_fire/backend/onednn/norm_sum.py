@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,8 +12,9 @@ from ..compiled import available, use_threads
 from ..kernels import norm_sum as kernels
 from ..kernels.tiles import LANES
 from ..plans import NormSumPlan, RunningMoments
-from ..tensor import NATIVE, Array, Layout, Tensor
+from ..tensor import NATIVE, Array, Tensor
 from .add import Sum
+from .grids import grid_of, read, seen, written
 from .layouts import OneDNNTensor, Program
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class NormSum(NormSumPlan):
     def supports(x: Blob, addend: Blob, total: Blob) -> bool:
         layout = x.value.layout
         alike = addend.value.layout == layout and total.value.layout == layout
-        return available() and alike and 0 not in x.shape and _grid(layout)[3] % LANES == 0
+        return available() and alike and 0 not in x.shape and grid_of(layout)[3] % LANES == 0
 
     def __init__(
         self, backend: OneDNNBackend, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None,
@@ -42,7 +42,7 @@ class NormSum(NormSumPlan):
         self.backend, self.x, self.y, self.scale, self.shift = backend, x, y, scale, shift
         self.addend, self.total = addend, total
         self.mean, self.variance = backend.tensor(x.shape[1:2]), backend.tensor(x.shape[1:2])
-        self._grid, self._channels = _grid(x.value.layout), x.shape[1]
+        self._grid, self._channels = grid_of(x.value.layout), x.shape[1]
         num, outer, pixels, block = self._grid
         self._blocks = max(1, IN_CACHE // (num * pixels * block))
         self._own, self._eps = not global_stats, eps
@@ -62,25 +62,12 @@ class NormSum(NormSumPlan):
         self._copies: dict[int, Program] = {}
         backend.expect([kernels.forward], [kernels.backward])
 
-    def _view(self, tensor: Tensor) -> Array:
-        assert tensor.buffer is not None
-        return tensor.buffer[: prod(self._grid)].reshape(self._grid)
-
-    def _read(self, tensor: Tensor) -> Array:
-        tensor.sync()
-        return self._view(tensor)
-
-    def _write(self, tensor: Tensor) -> Array:
-        tensor.allocate()
-        tensor.fresh = NATIVE
-        return self._view(tensor)
-
     def _channel(self, table: Array) -> Array:
         """The numbers of the real channels in a table, to read or to write."""
         return table[: self._channels]
 
     def forward(self, running: RunningMoments | None = None) -> None:
-        x, addend = self._take_input(), self._read(self.addend.value)
+        x, addend = self._take_input(), read(self.addend.value)
         if self.scale is not None:
             self._channel(self._scale)[...] = self.scale.data.reshape(-1)
         if self.shift is not None:
@@ -90,7 +77,7 @@ class NormSum(NormSumPlan):
             self._channel(self._variance)[...] = self.variance.array
         use_threads(self.backend.threads)
         kernels.forward(
-            x, addend, self._write(self.total.value), self._mean, self._variance, self._scale,
+            x, addend, written(self.total.value), self._mean, self._variance, self._scale,
             self._shift, self._factors, self._firsts, self._seconds, self._eps, self._slope,
             self._blocks, self._own,
         )  # fmt: skip
@@ -108,7 +95,7 @@ class NormSum(NormSumPlan):
             self._source.fresh = NATIVE
         elif self.y.value.buffer is not None:
             self.y.value.release()  # somebody has looked at the last pass
-        return self._view(value)
+        return seen(value)
 
     def show(self) -> None:
         value = self.y.value
@@ -118,8 +105,8 @@ class NormSum(NormSumPlan):
         mean, factors, shift = (
             table.reshape(self._grid[1], 1, self._grid[3]) for table in tables
         )  # fmt: skip
-        np.subtract(self._view(self._source), mean, out=self._write(value))
-        shown = self._view(value)
+        np.subtract(seen(self._source), mean, out=written(value))
+        shown = seen(value)
         shown *= factors
         shown += shift
 
@@ -132,12 +119,12 @@ class NormSum(NormSumPlan):
         if self._extra is not None:
             self._extra()
         parts = self._parts if self._extra is None else [self.total.gradient]
-        one, *others = (self._read(part) for part in parts)
-        dx = self._write(self.x.gradient) if data else NOTHING
+        one, *others = (read(part) for part in parts)
+        dx = written(self.x.gradient) if data else NOTHING
         use_threads(self.backend.threads)
         kernels.backward(
-            self._view(self._source), self._read(self.total.value), one,
-            others[0] if others else NOTHING, self._write(self.total.gradient), dx, self._mean,
+            seen(self._source), read(self.total.value), one,
+            others[0] if others else NOTHING, written(self.total.gradient), dx, self._mean,
             self._variance, self._factors, self._firsts, self._seconds, self._sums, self._products,
             self._along, self._level, self._eps, self._slope, self._blocks, self._own,
         )  # fmt: skip
@@ -164,9 +151,3 @@ class NormSum(NormSumPlan):
             program = self._copies[id(target)] = Program(self.backend)
             program.reorder(source, target)
         self._copies[id(target)].run()
-
-
-def _grid(layout: Layout) -> tuple[int, int, int, int]:
-    """As kernels see it; blocks of one channel where they cannot."""
-    grid = layout.grid or (0, 0, 0, 1)
-    return (grid[0], 1, 1, grid[1]) if grid[2:] == (1, 1) else grid  # rows of channels

@@ -1,0 +1,417 @@
+"""A 3x3 window over each channel, with a batch normalisation and a ReLU on both sides of it.
+
+All of it is a matter of single channels. So they are taken in groups small enough to stay in a
+cache, and memory is read and written once although statistics come before values, twice. Layouts
+are of the family N [C/b] S [b]; a task takes one sample's block of channels, row by row. What it
+sums is kept for each sample and added in order: the same for any number of threads. Blocks are
+multiples of LANES. Windows are padded by 1.
+
+`tables` (2 norms, one number of each kind below, channels) hold what is known of channels, also of
+the padding, whose scale is 0; `rules` (2 norms, EPS OWN SLOPE) how they are normalised: by their
+own statistics or by given ones, and the ReLU's slope below 0, or 1 for none; `room` (2, samples *
+channels) is for sums of every sample.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..compiled import inlined, kernel, part
+from ..instructions import at, free, min, zeros
+from ..tasks import in_parallel
+from .tiles import LANES
+from .walks import walk
+
+MEAN, VARIANCE, SCALE, SHIFT, FACTOR, ALONG, LEVEL, SUM, PRODUCT = range(9)
+KINDS = 9  # of tables
+EPS, OWN, SLOPE = range(3)
+TAPS = 9  # of a window
+
+# What is done with every pixel; see Body in walks.py.
+
+
+def _total_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
+    return [at.plus(sums[0], here[0].read())]
+
+
+def _squares_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
+    off = at.minus(here[0].read(), tables[0])
+    return [at.plus(sums[0], at.times(off, off))]
+
+
+def _normal(at: Any, x: Any, tables: Any) -> Any:
+    return at.plus(at.times(at.minus(x, tables[0]), tables[1]), tables[2])
+
+
+def _normal_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
+    value = _normal(at, here[0].read(), tables)
+    low = at.plus(at.times(value, slope), at.zero)  # never -0
+    here[1].write(at.where_positive(value, value, low))
+    return []
+
+
+def _window(at: Any, lines: Any, taps: Any) -> Any:
+    total = at.zero
+    for i, line in enumerate(lines):
+        for j in range(3):
+            total = at.plus(total, at.times(line.read(j), taps[3 * i + j]))
+    return total
+
+
+def _window_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
+    here[3].write(_window(at, here[:3], taps))
+    return []
+
+
+def _through_relu(at: Any, x: Any, dy: Any, tables: Any, slope: Any) -> Any:
+    return at.where_positive(_normal(at, x, tables), dy, at.times(dy, slope))
+
+
+def _sums_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
+    x = here[0].read()
+    g = _through_relu(at, x, here[1].read(), tables, slope)
+    return [at.plus(sums[0], g), at.plus(sums[1], at.times(g, at.minus(x, tables[0])))]
+
+
+def _drift(at: Any, x: Any, g: Any, tables: Any) -> Any:
+    mean, factor, _, along, level = tables
+    return at.plus(at.times(g, factor), at.plus(at.times(at.minus(x, mean), along), level))
+
+
+def _inner_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
+    z = here[0].read()
+    g = _through_relu(at, z, here[1].read(), tables, slope)
+    made = _drift(at, z, g, tables)
+    here[2].write(made)
+    here[3].write(made)
+    return []
+
+
+def _taps_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
+    g = here[3].read()
+    return [
+        at.plus(sums[3 * i + j], at.times(here[i].read(j), g)) for i in range(3) for j in range(3)
+    ]
+
+
+def _outer_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
+    x = here[3].read()
+    g = _through_relu(at, x, _window(at, here[:3], taps[::-1]), tables, slope)
+    here[4].write(g)
+    return [at.plus(sums[0], g), at.plus(sums[1], at.times(g, at.minus(x, tables[0])))]
+
+
+def _input_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
+    here[1].write(_drift(at, here[0].read(), here[1].read(), tables))
+    return []
+
+
+_total, _squares = walk(_total_body, sums=1, at_once=4), walk(_squares_body, sums=1, at_once=4)
+_normalise_row, _window_row = walk(_normal_body), walk(_window_body, TAPS)
+_sums_of, _inner_row = walk(_sums_body, sums=2), walk(_inner_body)
+_taps_row = walk(_taps_body, sums=TAPS)
+_outer_row, _input_row = walk(_outer_body, TAPS, sums=2), walk(_input_body)
+
+
+@inlined
+def _sample_and_row(task: int, first: int, width: int, outer: int, b: int) -> Any:
+    """Where the numbers of a task's channels begin: by sample, and in tables."""
+    row = (first + task % width) * b
+    return task // width * outer * b + row, row
+
+
+@inlined
+def _known(tables: Any, norm: int, row: int) -> Any:
+    """What makes a value normal: mean, factor and shift."""
+    channels = tables.shape[2]
+    place = norm * KINDS * channels + row
+    return (
+        at(tables, place + MEAN * channels),
+        at(tables, place + FACTOR * channels),
+        at(tables, place + SHIFT * channels),
+    )
+
+
+@inlined
+def _learnt(tables: Any, norm: int, row: int) -> Any:
+    """What gradients need besides: along and level."""
+    channels = tables.shape[2]
+    place = norm * KINDS * channels + row
+    return at(tables, place + ALONG * channels), at(tables, place + LEVEL * channels)
+
+
+@inlined
+def _clear(sums: Any, apart: int, count: int) -> None:
+    for k in range(count):
+        for lane in range(LANES):
+            sums[k * apart + lane] = np.float32(0)
+
+
+@part
+def _moments_of(x: Any, place: int, pixels: int, b: int, room: Any, to: int) -> None:
+    """The mean of LANES channels of a sample, and the sum of squared distances from it."""
+    apart, none = room.shape[1], np.float32(0)
+    mean = at(room, to)
+    _clear(mean, apart, 2)
+    _total((at(x, place),), (b,), pixels, (), (), (mean, apart), none)
+    for lane in range(LANES):
+        mean[lane] /= np.float32(pixels)
+    squares = at(room, apart + to)
+    _squares((at(x, place),), (b,), pixels, (mean,), (), (squares, apart), none)
+
+
+@part
+def _moments(task: int, x: Any, first: int, width: int, room: Any) -> None:
+    _, outer, pixels, b = x.shape
+    sample, _ = _sample_and_row(task, first, width, outer, b)
+    for lane in range(0, b, LANES):
+        _moments_of(x, sample * pixels + lane, pixels, b, room, sample + lane)
+
+
+@part
+def _know(x: Any, norm: int, first: int, last: int, tables: Any, rules: Any, room: Any) -> None:
+    """Mean, variance and factor of channels, from the moments of all samples or as given."""
+    num, pixels, channels = x.shape[0], x.shape[2], tables.shape[2]
+    for c in range(first, last):
+        if rules[norm, OWN] != 0:
+            total, spread = 0.0, 0.0
+            for n in range(num):
+                total += room[0, n * channels + c]
+            centre = total / num
+            for n in range(num):
+                off = room[0, n * channels + c] - centre
+                spread += room[1, n * channels + c] + pixels * off * off
+            tables[norm, MEAN, c], tables[norm, VARIANCE, c] = centre, spread / (num * pixels)
+        scale = tables[norm, SCALE, c]
+        deviation = np.sqrt(tables[norm, VARIANCE, c] + rules[norm, EPS])
+        tables[norm, FACTOR, c] = scale / deviation if scale != 0 else np.float32(0)
+
+
+@inlined
+def _line(row: int, height: int, size: int) -> int:
+    """Where a row lies among the last three; those outside of the image are the fourth."""
+    return 3 * size if row < 0 or row >= height else row % 3 * size
+
+
+@part
+def _convolve(
+    task: int, x: Any, w: Any, z: Any, first: int, width: int, height: int, columns: int,
+    stride: int, tables: Any, rules: Any, room: Any,
+) -> None:  # fmt: skip
+    """z = window over relu(normal x), and its moments."""
+    _, outer, pixels, b = x.shape
+    made, none = z.shape[2], np.float32(0)
+    rows, across = (height - 1) // stride + 1, (columns - 1) // stride + 1
+    sample, row = _sample_and_row(task, first, width, outer, b)
+    size, step = (columns + 2) * LANES, stride * LANES
+    lines = zeros(4 * size, np.float32)
+    for lane in range(0, b, LANES):
+        known, taps = _known(tables, 0, row + lane), at(w, row * TAPS + lane)
+        source, target, ready = sample * pixels + lane, sample * made + lane, 0
+        for r in range(rows):
+            centre = r * stride
+            while ready < min(centre + 2, height):
+                _normalise_row(
+                    (at(x, source + ready * columns * b), at(lines, ready % 3 * size + LANES)),
+                    (b, LANES), columns, known, (), (), np.float32(rules[0, SLOPE]),
+                )  # fmt: skip
+                ready += 1
+            _window_row(
+                (
+                    at(lines, _line(centre - 1, height, size)),
+                    at(lines, _line(centre, height, size)),
+                    at(lines, _line(centre + 1, height, size)),
+                    at(z, target + r * across * b),
+                ),
+                (step, step, step, b), across, (), (taps, b), (), none,
+            )  # fmt: skip
+        if rules[1, OWN] != 0:
+            _moments_of(z, target, made, b, room, sample + lane)
+    free(lines)
+
+
+@part
+def _normalise(
+    task: int, z: Any, y: Any, first: int, width: int, tables: Any, rules: Any
+) -> None:  # fmt: skip
+    _, outer, pixels, b = z.shape
+    sample, row = _sample_and_row(task, first, width, outer, b)
+    for lane in range(0, b, LANES):
+        source, target = at(z, sample * pixels + lane), at(y, sample * pixels + lane)
+        _normalise_row(
+            (source, target), (b, b), pixels, _known(tables, 1, row + lane), (), (),
+            np.float32(rules[1, SLOPE]),
+        )  # fmt: skip
+
+
+ARRAYS, TABLES = "f4[:,:,:,::1]", "f4[:,:,::1], f8[:,::1], f4[:,::1]"
+
+
+@kernel(f"{ARRAYS}, f4[::1], {ARRAYS}, {ARRAYS}, {TABLES}, i8, i8, i8, i8")
+def forward(
+    x: Any, w: Any, z: Any, y: Any, tables: Any, rules: Any, room: Any, height: int, columns: int,
+    stride: int, blocks: int,
+) -> None:  # fmt: skip
+    """z = window over relu(normal x), y = relu(normal z), `blocks` of channels at a time."""
+    num, outer, _, b = x.shape
+    for first in range(0, outer, blocks):
+        width = min(blocks, outer - first)
+        tasks, start, stop = num * width, first * b, (first + width) * b
+        if rules[0, OWN] != 0:
+            in_parallel(tasks, _moments, (x, first, width, room))
+        _know(x, 0, start, stop, tables, rules, room)
+        in_parallel(
+            tasks, _convolve,
+            (x, w, z, first, width, height, columns, stride, tables, rules, room),
+        )  # fmt: skip
+        _know(z, 1, start, stop, tables, rules, room)
+        in_parallel(tasks, _normalise, (z, y, first, width, tables, rules))
+
+
+@part
+def _sum_gradients(
+    task: int, z: Any, dy: Any, first: int, width: int, tables: Any, rules: Any, room: Any
+) -> None:
+    _, outer, pixels, b = z.shape
+    sample, row = _sample_and_row(task, first, width, outer, b)
+    for lane in range(0, b, LANES):
+        place, sums = sample * pixels + lane, at(room, sample + lane)
+        _clear(sums, room.shape[1], 2)
+        _sums_of(
+            (at(z, place), at(dy, place)), (b, b), pixels, _known(tables, 1, row + lane), (),
+            (sums, room.shape[1]), np.float32(rules[1, SLOPE]),
+        )  # fmt: skip
+
+
+@part
+def _learn(x: Any, norm: int, first: int, last: int, tables: Any, rules: Any, room: Any) -> None:
+    """Sums over all samples, and what a batch's own statistics add to gradients: along * (x - mean)
+    + level."""
+    num, channels = x.shape[0], tables.shape[2]
+    count = num * x.shape[2]
+    for c in range(first, last):
+        total, product = 0.0, 0.0
+        for n in range(num):
+            total += room[0, n * channels + c]
+            product += room[1, n * channels + c]
+        tables[norm, SUM, c], tables[norm, PRODUCT, c] = total, product
+        factor = tables[norm, FACTOR, c]
+        moves = rules[norm, OWN] != 0 and factor != 0
+        spread = tables[norm, VARIANCE, c] + rules[norm, EPS]
+        tables[norm, LEVEL, c] = -factor * total / count if moves else np.float32(0)
+        tables[norm, ALONG, c] = -factor * product / count / spread if moves else np.float32(0)
+
+
+@part
+def _gradients(
+    task: int, x: Any, w: Any, z: Any, dy: Any, dx: Any, drafts: Any, first: int, width: int,
+    height: int, columns: int, stride: int, tables: Any, rules: Any, room: Any, keep: bool,
+) -> None:  # fmt: skip
+    """The gradient of what the first norm gives, through its ReLU, into dx, and its sums; of taps.
+
+    Two windows of rows go down the image: of the first norm's result, and of the window's own
+    gradient, spread out to where the centres of the windows were.
+    """
+    _, outer, pixels, b = x.shape
+    made = z.shape[2]
+    across = (columns - 1) // stride + 1
+    sample, row = _sample_and_row(task, first, width, outer, b)
+    size, step = (columns + 2) * LANES, stride * LANES
+    lines, spread = zeros(4 * size, np.float32), zeros(4 * size, np.float32)
+    slope = np.float32(rules[0, SLOPE])
+    for lane in range(0, b, LANES):
+        known, taps = _known(tables, 0, row + lane), at(w, row * TAPS + lane)
+        inner = _known(tables, 1, row + lane) + _learnt(tables, 1, row + lane)
+        source, target = sample * pixels + lane, sample * made + lane
+        sums, draft = at(room, sample + lane), at(drafts, sample * TAPS + lane)
+        _clear(sums, room.shape[1], 2)
+        _clear(draft, b, TAPS)
+        for h in range(-1, height):
+            below = h + 1
+            if below < height:
+                _normalise_row(
+                    (at(x, source + below * columns * b), at(lines, below % 3 * size + LANES)),
+                    (b, LANES), columns, known, (), (), slope,
+                )  # fmt: skip
+                if below % stride == 0:
+                    place = target + below // stride * across * b
+                    g, to = at(dy, place), at(spread, below % 3 * size + LANES)
+                    _inner_row(
+                        (at(z, place), g, to, g if keep else to),
+                        (b, b, step, b if keep else step), across, inner, (), (),
+                        np.float32(rules[1, SLOPE]),
+                    )  # fmt: skip
+            if h < 0:
+                continue
+            if h % stride == 0:
+                _taps_row(
+                    (
+                        at(lines, _line(h - 1, height, size)),
+                        at(lines, _line(h, height, size)),
+                        at(lines, _line(h + 1, height, size)),
+                        at(spread, _line(h, height, size) + LANES),
+                    ),
+                    (step, step, step, step), across, (), (), (draft, b), slope,
+                )  # fmt: skip
+            empty_beside, empty_here = (h + 1) % stride != 0, h % stride != 0
+            _outer_row(
+                (
+                    at(spread, _line(-1 if empty_beside else h - 1, height, size)),
+                    at(spread, _line(-1 if empty_here else h, height, size)),
+                    at(spread, _line(-1 if empty_beside else h + 1, height, size)),
+                    at(x, source + h * columns * b),
+                    at(dx, source + h * columns * b),
+                ),
+                (LANES, LANES, LANES, b, b), columns, known, (taps, b), (sums, room.shape[1]),
+                slope,
+            )  # fmt: skip
+    free(lines)
+    free(spread)
+
+
+@part
+def _input_gradient(
+    task: int, x: Any, dx: Any, first: int, width: int, tables: Any
+) -> None:  # fmt: skip
+    _, outer, pixels, b = x.shape
+    sample, row = _sample_and_row(task, first, width, outer, b)
+    for lane in range(0, b, LANES):
+        source, target = at(x, sample * pixels + lane), at(dx, sample * pixels + lane)
+        numbers = _known(tables, 0, row + lane) + _learnt(tables, 0, row + lane)
+        _input_row((source, target), (b, b), pixels, numbers, (), (), np.float32(0))
+
+
+@kernel(
+    f"{ARRAYS}, f4[::1], {ARRAYS}, {ARRAYS}, {ARRAYS}, f4[::1], f4[::1], {TABLES}, "
+    "i8, i8, i8, i8, b1"
+)
+def backward(
+    x: Any, w: Any, z: Any, dy: Any, dx: Any, dw: Any, drafts: Any, tables: Any, rules: Any,
+    room: Any, height: int, columns: int, stride: int, blocks: int, keep: bool,
+) -> None:  # fmt: skip
+    """From dy, y's gradient, make x's dx and the window's dw; `drafts` is room for the dw of every
+    sample. Tables receive the SUM of the gradients that come to a norm, and of their PRODUCT with
+    (x - mean) or (z - mean). `keep`: write z's gradient over dy."""
+    num, outer, _, b = x.shape
+    for first in range(0, outer, blocks):
+        width = min(blocks, outer - first)
+        tasks, start, stop = num * width, first * b, (first + width) * b
+        in_parallel(tasks, _sum_gradients, (z, dy, first, width, tables, rules, room))
+        _learn(z, 1, start, stop, tables, rules, room)
+        in_parallel(
+            tasks, _gradients,
+            (
+                x, w, z, dy, dx, drafts, first, width, height, columns, stride, tables, rules,
+                room, keep,
+            ),
+        )  # fmt: skip
+        _learn(x, 0, start, stop, tables, rules, room)
+        in_parallel(tasks, _input_gradient, (x, dx, first, width, tables))
+    whole = outer * b * TAPS
+    for k in range(whole):
+        total = 0.0
+        for n in range(num):
+            total += drafts[n * whole + k]
+        dw[k] = total

@@ -1,0 +1,185 @@
+"""A window over each channel between two batch normalisations, as one op."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..blob import Blob
+from ..compiled import available, use_threads
+from ..kernels import depthwise as kernels
+from ..kernels.depthwise import FACTOR, MEAN, PRODUCT, SCALE, SHIFT, SUM, TAPS, VARIANCE
+from ..kernels.tiles import LANES
+from ..plans import Norm, NormWindowPlan, RunningMoments, Window
+from ..tensor import NATIVE, ZERO, Array, Tensor
+from .grids import grid_of, read, seen, written
+from .layouts import Descriptor, OneDNNTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from . import OneDNNBackend
+
+IN_CACHE = 2**22  # elements of x that are gone through at a time
+NO_RELU = 1.0  # the slope below 0 that changes nothing
+
+
+class NormWindow(NormWindowPlan):
+    """The blob of x keeps its input until somebody wants to see more; z's is kept elsewhere."""
+
+    @staticmethod
+    def supports(x: Blob, w: Blob, window: Window, z: Blob) -> bool:
+        fits = window.kernel == (3, 3) and window.pad == window.dilation == (1, 1)
+        if not available() or not fits or window.stride not in ((1, 1), (2, 2)) or 0 in x.shape:
+            return False
+        (_, outer, _, block), (_, *target) = grid_of(x.value.layout), grid_of(z.value.layout)
+        alike = (outer, block) == (target[0], target[2])
+        return alike and block % LANES == 0 and _lies_in_blocks(w.value.layout, block)
+
+    def __init__(
+        self, backend: OneDNNBackend, x: Blob, before: Norm, w: Blob, window: Window, z: Blob,
+        after: Norm,
+    ) -> None:  # fmt: skip
+        self.backend, self.x, self.w, self.z = backend, x, w, z
+        num, outer, pixels, block = grid_of(x.value.layout)
+        channels = outer * block
+        self._tables = np.zeros((2, kernels.KINDS, channels), np.float32)
+        self._rules = np.empty((2, 3), np.float64)
+        self._norms = tuple(
+            _Norm(backend, each, x.shape[1], self._tables[i], self._rules[i])
+            for i, each in enumerate((before, after))
+        )
+        self.moments = (self._norms[0], self._norms[1])
+        self._room = np.empty((2, num * channels), np.float32)
+        self._dw = np.empty(channels * TAPS, np.float32)
+        self._drafts = np.empty(num * channels * TAPS, np.float32)
+        blocks = max(1, IN_CACHE // (num * pixels * block))
+        self._geometry = (*x.shape[2:], window.stride[0], blocks)
+        self._source, self._inner = (OneDNNTensor(backend, blob.shape) for blob in (x, z))
+        self._source.lay_out(x.value.layout)
+        self._inner.lay_out(z.value.layout)
+        backend.expect([kernels.forward], [kernels.backward])
+
+    def forward(self, running: Sequence[RunningMoments | None]) -> None:
+        value = self.x.value
+        value.sync()
+        self._source.bind(value.buffer)
+        self._source.fresh = NATIVE
+        for norm in self._norms:
+            norm.take()
+        use_threads(self.backend.threads)
+        kernels.forward(
+            seen(self._source), self._weights(), written(self._inner), written(self.z.value),
+            self._tables, self._rules, self._room, *self._geometry,
+        )  # fmt: skip
+        for norm, sums in zip(self._norms, running, strict=True):
+            norm.give(sums)
+
+    def _weights(self) -> Array:
+        self.w.value.sync()
+        return _flat(self.w.value, self._dw.size)
+
+    def show(self) -> None:
+        value, norm = self.x.value, self._norms[0]
+        value.bind(None)  # where x is, and stays for backward
+        shown = written(value)
+        mean, factor, shift = (
+            self._tables[0, kind].reshape(shown.shape[1], 1, shown.shape[3])
+            for kind in (MEAN, FACTOR, SHIFT)
+        )
+        np.subtract(seen(self._source), mean, out=shown)
+        shown *= factor
+        shown += shift
+        if norm.relu is not None:
+            np.multiply(shown, np.float32(norm.relu), out=shown, where=shown <= 0)
+
+    def hide(self) -> None:
+        self.x.value.bind(self._source.buffer)
+        self.x.value.fresh = NATIVE
+
+    def backward(self, learns: Sequence[Sequence[bool]], weights: bool, keep: bool) -> None:
+        gradient = self.z.gradient
+        dy = read(gradient)
+        use_threads(self.backend.threads)
+        kernels.backward(
+            seen(self._source), self._weights(), seen(self._inner), dy, written(self.x.gradient),
+            self._dw, self._drafts, self._tables, self._rules, self._room, *self._geometry, keep,
+        )  # fmt: skip
+        if keep:
+            gradient.fresh = NATIVE
+        for norm, wanted in zip(self._norms, learns, strict=True):
+            norm.learn(*wanted)
+        if weights:
+            _add(self.w.gradient, self._dw)
+
+
+class _Norm:
+    """One of the two norms, with its rows of the tables."""
+
+    def __init__(
+        self, backend: OneDNNBackend, norm: Norm, channels: int, tables: Array, rules: Array
+    ) -> None:
+        self.mean, self.variance = backend.tensor((channels,)), backend.tensor((channels,))
+        self.relu = norm.relu
+        self._norm, self._tables = norm, tables[:, :channels]  # without the padding
+        self._tables[SCALE] = 1
+        slope = NO_RELU if norm.relu is None else norm.relu
+        rules[...] = norm.eps, not norm.global_stats, slope
+
+    def take(self) -> None:
+        """What forward needs to know."""
+        norm, tables = self._norm, self._tables
+        if norm.scale is not None:
+            tables[SCALE] = norm.scale.data.reshape(-1)
+        if norm.shift is not None:
+            tables[SHIFT] = norm.shift.data.reshape(-1)
+        if norm.global_stats:
+            tables[MEAN], tables[VARIANCE] = self.mean.array, self.variance.array
+
+    def give(self, running: RunningMoments | None) -> None:
+        """What forward has found out."""
+        if not self._norm.global_stats:
+            self.mean.array[...] = self._tables[MEAN]
+            self.variance.array[...] = self._tables[VARIANCE]
+        if running is not None:
+            running.let_in(self.mean.array, self.variance.array)
+
+    def learn(self, scale: bool, shift: bool) -> None:
+        norm, tables = self._norm, self._tables
+        if scale and norm.scale is not None:
+            products = tables[PRODUCT] / np.sqrt(tables[VARIANCE] + norm.eps)
+            norm.scale.diff[...] += products.reshape(norm.scale.shape)
+        if shift and norm.shift is not None:
+            norm.shift.diff[...] += tables[SUM].reshape(norm.shift.shape)
+
+
+def _lies_in_blocks(layout: Any, block: int) -> bool:
+    """Do weights lie as [channels / block] [taps] [block]?"""
+    if not isinstance(layout, Descriptor) or layout.is_plain:
+        return False
+    facts = layout.library.describe(layout.handle)
+    strides = facts["strides"]
+    return (
+        facts["blocks"] == (block,) and facts["block_axes"] == (0,)
+        and (strides[0], *strides[-2:]) == (TAPS * block, 3 * block, block)
+        and layout.elements == prod(facts["padded"])
+    )  # fmt: skip
+
+
+def _flat(tensor: Tensor, size: int) -> Array:
+    assert tensor.buffer is not None
+    return tensor.buffer[:size]
+
+
+def _add(tensor: Tensor, values: Array) -> None:
+    """To a gradient that lies as the values do."""
+    if tensor.fresh == ZERO:
+        tensor.allocate()
+        _flat(tensor, values.size)[...] = values
+    else:
+        tensor.sync()
+        total = _flat(tensor, values.size)
+        total += values
+    tensor.fresh = NATIVE
