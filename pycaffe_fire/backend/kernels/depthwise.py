@@ -2,9 +2,10 @@
 
 All of it is a matter of single channels. So they are taken in groups small enough to stay in a
 cache, and memory is read and written once although statistics come before values, twice. Layouts
-are of the family N [C/b] S [b]; a task takes one sample's block of channels, row by row. What it
-sums is kept for each sample and added in order: the same for any number of threads. Blocks are
-multiples of LANES. Windows are padded by 1.
+are of the family N [C/b] S [b]; a task takes one sample's block of channels, row by row. Every
+second sweep goes from the last sample to the first, whose neighbours are still in the cache where
+there was no room for all. What a task sums is kept for each sample and added in order: the same for
+any number of threads. Blocks are multiples of LANES. Windows are padded by 1.
 
 `tables` (2 norms, one number of each kind below, channels) hold what is known of channels, also of
 the padding, whose scale is 0; `rules` (2 norms, EPS OWN SLOPE) how they are normalised: by their
@@ -53,11 +54,11 @@ def _normal_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: A
 
 
 def _window(at: Any, lines: Any, taps: Any) -> Any:
-    total = at.zero
-    for i, line in enumerate(lines):
-        for j in range(3):
-            total = at.plus(total, at.times(line.read(j), taps[3 * i + j]))
-    return total
+    sums = []  # of lines apart: a chain of nine would have to wait for each
+    for line, (left, centre, right) in zip(lines, (taps[:3], taps[3:6], taps[6:]), strict=True):
+        total = at.plus(at.times(line.read(0), left), at.times(line.read(1), centre))
+        sums.append(at.plus(total, at.times(line.read(2), right)))
+    return at.plus(at.plus(sums[0], sums[1]), sums[2])
 
 
 def _window_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
@@ -83,9 +84,12 @@ def _drift(at: Any, x: Any, g: Any, tables: Any) -> Any:
 def _inner_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
     z = here[0].read()
     g = _through_relu(at, z, here[1].read(), tables, slope)
-    made = _drift(at, z, g, tables)
-    here[2].write(made)
-    here[3].write(made)
+    here[2].write(_drift(at, z, g, tables))
+    return []
+
+
+def _copy_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
+    here[1].write(here[0].read())
     return []
 
 
@@ -112,6 +116,7 @@ _total, _squares = walk(_total_body, sums=1, at_once=4), walk(_squares_body, sum
 _normalise_row, _window_row = walk(_normal_body), walk(_window_body, TAPS)
 _sums_of, _inner_row = walk(_sums_body, sums=2), walk(_inner_body)
 _taps_row = walk(_taps_body, sums=TAPS)
+_copy_row = walk(_copy_body)
 _outer_row, _input_row = walk(_outer_body, TAPS, sums=2), walk(_input_body)
 
 
@@ -201,10 +206,10 @@ def _convolve(
     stride: int, tables: Any, rules: Any, room: Any,
 ) -> None:  # fmt: skip
     """z = window over relu(normal x), and its moments."""
-    _, outer, pixels, b = x.shape
+    num, outer, pixels, b = x.shape
     made, none = z.shape[2], np.float32(0)
     rows, across = (height - 1) // stride + 1, (columns - 1) // stride + 1
-    sample, row = _sample_and_row(task, first, width, outer, b)
+    sample, row = _sample_and_row(num * width - 1 - task, first, width, outer, b)
     size, step = (columns + 2) * LANES, stride * LANES
     lines = zeros(4 * size, np.float32)
     for lane in range(0, b, LANES):
@@ -314,10 +319,10 @@ def _gradients(
     Two windows of rows go down the image: of the first norm's result, and of the window's own
     gradient, spread out to where the centres of the windows were.
     """
-    _, outer, pixels, b = x.shape
+    num, outer, pixels, b = x.shape
     made = z.shape[2]
     across = (columns - 1) // stride + 1
-    sample, row = _sample_and_row(task, first, width, outer, b)
+    sample, row = _sample_and_row(num * width - 1 - task, first, width, outer, b)
     size, step = (columns + 2) * LANES, stride * LANES
     lines, spread = zeros(4 * size, np.float32), zeros(4 * size, np.float32)
     slope = np.float32(rules[0, SLOPE])
@@ -339,10 +344,11 @@ def _gradients(
                     place = target + below // stride * across * b
                     g, to = at(dy, place), at(spread, below % 3 * size + LANES)
                     _inner_row(
-                        (at(z, place), g, to, g if keep else to),
-                        (b, b, step, b if keep else step), across, inner, (), (),
+                        (at(z, place), g, to), (b, b, step), across, inner, (), (),
                         np.float32(rules[1, SLOPE]),
                     )  # fmt: skip
+                    if keep:
+                        _copy_row((to, g), (step, b), across, (), (), (), slope)
             if h < 0:
                 continue
             if h % stride == 0:

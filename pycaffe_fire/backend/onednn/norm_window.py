@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from . import OneDNNBackend
 
-IN_CACHE = 2**22  # elements of x that are gone through at a time
+IN_CACHE = 2**19  # elements of x that are gone through at a time
 NO_RELU = 1.0  # the slope below 0 that changes nothing
 
 
