@@ -100,10 +100,15 @@ def _taps_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any
     ]
 
 
+def _flipped_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
+    here[3].write(_window(at, here[:3], taps[::-1]))
+    return []
+
+
 def _outer_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
-    x = here[3].read()
-    g = _through_relu(at, x, _window(at, here[:3], taps[::-1]), tables, slope)
-    here[4].write(g)
+    x = here[0].read()
+    g = _through_relu(at, x, here[1].read(), tables, slope)
+    here[2].write(g)  # where it was read, that would become a slow kind of store
     return [at.plus(sums[0], g), at.plus(sums[1], at.times(g, at.minus(x, tables[0])))]
 
 
@@ -114,10 +119,10 @@ def _input_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: An
 
 _total, _squares = walk(_total_body, sums=1, at_once=4), walk(_squares_body, sums=1, at_once=4)
 _normalise_row, _window_row = walk(_normal_body), walk(_window_body, TAPS)
-_sums_of, _inner_row = walk(_sums_body, sums=2), walk(_inner_body)
-_taps_row = walk(_taps_body, sums=TAPS)
+_sums_of, _inner_row = walk(_sums_body, sums=2, at_once=2), walk(_inner_body)
+_taps_row, _flipped_row = walk(_taps_body, sums=TAPS), walk(_flipped_body, TAPS)
 _copy_row = walk(_copy_body)
-_outer_row, _input_row = walk(_outer_body, TAPS, sums=2), walk(_input_body)
+_outer_row, _input_row = walk(_outer_body, sums=2, at_once=2), walk(_input_body)
 
 
 @inlined
@@ -324,7 +329,8 @@ def _gradients(
     across = (columns - 1) // stride + 1
     sample, row = _sample_and_row(num * width - 1 - task, first, width, outer, b)
     size, step = (columns + 2) * LANES, stride * LANES
-    lines, spread = zeros(4 * size, np.float32), zeros(4 * size, np.float32)
+    lines, spread = zeros(4 * size, np.float32), zeros(5 * size, np.float32)
+    found = at(spread, 4 * size)
     slope = np.float32(rules[0, SLOPE])
     for lane in range(0, b, LANES):
         known, taps = _known(tables, 0, row + lane), at(w, row * TAPS + lane)
@@ -362,16 +368,19 @@ def _gradients(
                     (step, step, step, step), across, (), (), (draft, b), slope,
                 )  # fmt: skip
             empty_beside, empty_here = (h + 1) % stride != 0, h % stride != 0
-            _outer_row(
+            place = source + h * columns * b
+            _flipped_row(
                 (
                     at(spread, _line(-1 if empty_beside else h - 1, height, size)),
                     at(spread, _line(-1 if empty_here else h, height, size)),
                     at(spread, _line(-1 if empty_beside else h + 1, height, size)),
-                    at(x, source + h * columns * b),
-                    at(dx, source + h * columns * b),
+                    found,
                 ),
-                (LANES, LANES, LANES, b, b), columns, known, (taps, b), (sums, room.shape[1]),
-                slope,
+                (LANES, LANES, LANES, LANES), columns, (), (taps, b), (), slope,
+            )  # fmt: skip
+            _outer_row(
+                (at(x, place), found, at(dx, place)), (b, LANES, b), columns, known, (),
+                (sums, room.shape[1]), slope,
             )  # fmt: skip
     free(lines)
     free(spread)
