@@ -1,11 +1,11 @@
 """A 3x3 window over each channel, with a batch normalisation and a ReLU on both sides of it.
 
-All of it is a matter of single channels. So they are taken in groups small enough to stay in a
-cache, and memory is read and written once although statistics come before values, twice. Layouts
-are of the family N [C/b] S [b]; a task takes one sample's block of channels, row by row. Every
-second sweep goes from the last sample to the first, whose neighbours are still in the cache where
-there was no room for all. What a task sums is kept for each sample and added in order: the same for
-any number of threads. Blocks are multiples of LANES. Windows are padded by 1.
+All of it is a matter of single channels. So blocks of channels are taken one by one, and most of
+what is read again, since statistics come before values, twice, is still in a cache. Layouts are of
+the family N [C/b] S [b]; samples are gone through row by row, and every second time from the last
+one to the first: its neighbours are in the cache even where that has no room for all. What is
+summed is kept for each sample and added in order: the same for any number of threads, however they
+share the work. Blocks are multiples of LANES. Windows are padded by 1.
 
 `tables` (2 norms, one number of each kind below, channels) hold what is known of channels, also of
 the padding, whose scale is 0; `rules` (2 norms, EPS OWN SLOPE) how they are normalised: by their
@@ -126,10 +126,9 @@ _outer_row, _input_row = walk(_outer_body, sums=2, at_once=2), walk(_input_body)
 
 
 @inlined
-def _sample_and_row(task: int, first: int, width: int, outer: int, b: int) -> Any:
-    """Where the numbers of a task's channels begin: by sample, and in tables."""
-    row = (first + task % width) * b
-    return task // width * outer * b + row, row
+def _sample_and_row(sample: int, block: int, outer: int, b: int) -> Any:
+    """Where the numbers of its channels begin: by sample, and in tables."""
+    return (sample * outer + block) * b, block * b
 
 
 @inlined
@@ -173,18 +172,19 @@ def _moments_of(x: Any, place: int, pixels: int, b: int, room: Any, to: int) -> 
 
 
 @part
-def _moments(task: int, x: Any, first: int, width: int, room: Any) -> None:
+def _moments(n: int, x: Any, block: int, room: Any) -> None:
     _, outer, pixels, b = x.shape
-    sample, _ = _sample_and_row(task, first, width, outer, b)
+    sample, _ = _sample_and_row(n, block, outer, b)
     for lane in range(0, b, LANES):
         _moments_of(x, sample * pixels + lane, pixels, b, room, sample + lane)
 
 
 @part
-def _know(x: Any, norm: int, first: int, last: int, tables: Any, rules: Any, room: Any) -> None:
+def _know(x: Any, norm: int, block: int, tables: Any, rules: Any, room: Any) -> None:
     """Mean, variance and factor of channels, from the moments of all samples or as given."""
-    num, pixels, channels = x.shape[0], x.shape[2], tables.shape[2]
-    for c in range(first, last):
+    num, _, pixels, b = x.shape
+    channels = tables.shape[2]
+    for c in range(block * b, (block + 1) * b):
         if rules[norm, OWN] != 0:
             total, spread = 0.0, 0.0
             for n in range(num):
@@ -207,14 +207,14 @@ def _line(row: int, height: int, size: int) -> int:
 
 @part
 def _convolve(
-    task: int, x: Any, w: Any, z: Any, first: int, width: int, height: int, columns: int,
+    n: int, x: Any, w: Any, z: Any, block: int, height: int, columns: int,
     stride: int, tables: Any, rules: Any, room: Any,
 ) -> None:  # fmt: skip
     """z = window over relu(normal x), and its moments."""
-    num, outer, pixels, b = x.shape
+    _, outer, pixels, b = x.shape
     made, none = z.shape[2], np.float32(0)
     rows, across = (height - 1) // stride + 1, (columns - 1) // stride + 1
-    sample, row = _sample_and_row(num * width - 1 - task, first, width, outer, b)
+    sample, row = _sample_and_row(n, block, outer, b)
     size, step = (columns + 2) * LANES, stride * LANES
     lines = zeros(4 * size, np.float32)
     for lane in range(0, b, LANES):
@@ -244,10 +244,10 @@ def _convolve(
 
 @part
 def _normalise(
-    task: int, z: Any, y: Any, first: int, width: int, tables: Any, rules: Any
+    n: int, z: Any, y: Any, block: int, tables: Any, rules: Any
 ) -> None:  # fmt: skip
     _, outer, pixels, b = z.shape
-    sample, row = _sample_and_row(task, first, width, outer, b)
+    sample, row = _sample_and_row(n, block, outer, b)
     for lane in range(0, b, LANES):
         source, target = at(z, sample * pixels + lane), at(y, sample * pixels + lane)
         _normalise_row(
@@ -259,33 +259,60 @@ def _normalise(
 ARRAYS, TABLES = "f4[:,:,:,::1]", "f4[:,:,::1], f8[:,::1], f4[:,::1]"
 
 
-@kernel(f"{ARRAYS}, f4[::1], {ARRAYS}, {ARRAYS}, {TABLES}, i8, i8, i8, i8")
-def forward(
-    x: Any, w: Any, z: Any, y: Any, tables: Any, rules: Any, room: Any, height: int, columns: int,
-    stride: int, blocks: int,
+@part
+def _forward_block(
+    block: int, x: Any, w: Any, z: Any, y: Any, tables: Any, rules: Any, room: Any, height: int,
+    columns: int, stride: int,
 ) -> None:  # fmt: skip
-    """z = window over relu(normal x), y = relu(normal z), `blocks` of channels at a time."""
-    num, outer, _, b = x.shape
-    for first in range(0, outer, blocks):
-        width = min(blocks, outer - first)
-        tasks, start, stop = num * width, first * b, (first + width) * b
-        if rules[0, OWN] != 0:
-            in_parallel(tasks, _moments, (x, first, width, room))
-        _know(x, 0, start, stop, tables, rules, room)
-        in_parallel(
-            tasks, _convolve,
-            (x, w, z, first, width, height, columns, stride, tables, rules, room),
-        )  # fmt: skip
-        _know(z, 1, start, stop, tables, rules, room)
-        in_parallel(tasks, _normalise, (z, y, first, width, tables, rules))
+    num = x.shape[0]
+    if rules[0, OWN] != 0:
+        for n in range(num):
+            _moments(n, x, block, room)
+    _know(x, 0, block, tables, rules, room)
+    for n in range(num - 1, -1, -1):
+        _convolve(n, x, w, z, block, height, columns, stride, tables, rules, room)
+    _know(z, 1, block, tables, rules, room)
+    for n in range(num):
+        _normalise(n, z, y, block, tables, rules)
 
 
 @part
-def _sum_gradients(
-    task: int, z: Any, dy: Any, first: int, width: int, tables: Any, rules: Any, room: Any
-) -> None:
+def _convolve_back(
+    task: int, x: Any, w: Any, z: Any, block: int, height: int, columns: int, stride: int,
+    tables: Any, rules: Any, room: Any,
+) -> None:  # fmt: skip
+    """The same, from the last sample on."""
+    n = x.shape[0] - 1 - task
+    _convolve(n, x, w, z, block, height, columns, stride, tables, rules, room)
+
+
+@kernel(f"{ARRAYS}, f4[::1], {ARRAYS}, {ARRAYS}, {TABLES}, i8, i8, i8, b1")
+def forward(
+    x: Any, w: Any, z: Any, y: Any, tables: Any, rules: Any, room: Any, height: int, columns: int,
+    stride: int, apart: bool,
+) -> None:  # fmt: skip
+    """z = window over relu(normal x), y = relu(normal z). Threads take blocks of channels `apart`,
+    or samples of one block together."""
+    num, outer, _, _ = x.shape
+    if apart:
+        geometry = (height, columns, stride)
+        in_parallel(outer, _forward_block, (x, w, z, y, tables, rules, room, *geometry))
+        return
+    for block in range(outer):
+        if rules[0, OWN] != 0:
+            in_parallel(num, _moments, (x, block, room))
+        _know(x, 0, block, tables, rules, room)
+        in_parallel(
+            num, _convolve_back, (x, w, z, block, height, columns, stride, tables, rules, room)
+        )
+        _know(z, 1, block, tables, rules, room)
+        in_parallel(num, _normalise, (z, y, block, tables, rules))
+
+
+@part
+def _sum_gradients(n: int, z: Any, dy: Any, block: int, tables: Any, rules: Any, room: Any) -> None:
     _, outer, pixels, b = z.shape
-    sample, row = _sample_and_row(task, first, width, outer, b)
+    sample, row = _sample_and_row(n, block, outer, b)
     for lane in range(0, b, LANES):
         place, sums = sample * pixels + lane, at(room, sample + lane)
         _clear(sums, room.shape[1], 2)
@@ -296,12 +323,12 @@ def _sum_gradients(
 
 
 @part
-def _learn(x: Any, norm: int, first: int, last: int, tables: Any, rules: Any, room: Any) -> None:
+def _learn(x: Any, norm: int, block: int, tables: Any, rules: Any, room: Any) -> None:
     """Sums over all samples, and what a batch's own statistics add to gradients: along * (x - mean)
     + level."""
-    num, channels = x.shape[0], tables.shape[2]
-    count = num * x.shape[2]
-    for c in range(first, last):
+    num, _, pixels, b = x.shape
+    channels, count = tables.shape[2], num * pixels
+    for c in range(block * b, (block + 1) * b):
         total, product = 0.0, 0.0
         for n in range(num):
             total += room[0, n * channels + c]
@@ -316,7 +343,7 @@ def _learn(x: Any, norm: int, first: int, last: int, tables: Any, rules: Any, ro
 
 @part
 def _gradients(
-    task: int, x: Any, w: Any, z: Any, dy: Any, dx: Any, drafts: Any, first: int, width: int,
+    n: int, x: Any, w: Any, z: Any, dy: Any, dx: Any, drafts: Any, block: int,
     height: int, columns: int, stride: int, tables: Any, rules: Any, room: Any, keep: bool,
 ) -> None:  # fmt: skip
     """The gradient of what the first norm gives, through its ReLU, into dx, and its sums; of taps.
@@ -324,10 +351,10 @@ def _gradients(
     Two windows of rows go down the image: of the first norm's result, and of the window's own
     gradient, spread out to where the centres of the windows were.
     """
-    num, outer, pixels, b = x.shape
+    _, outer, pixels, b = x.shape
     made = z.shape[2]
     across = (columns - 1) // stride + 1
-    sample, row = _sample_and_row(num * width - 1 - task, first, width, outer, b)
+    sample, row = _sample_and_row(n, block, outer, b)
     size, step = (columns + 2) * LANES, stride * LANES
     lines, spread = zeros(4 * size, np.float32), zeros(5 * size, np.float32)
     found = at(spread, 4 * size)
@@ -388,42 +415,72 @@ def _gradients(
 
 @part
 def _input_gradient(
-    task: int, x: Any, dx: Any, first: int, width: int, tables: Any
+    n: int, x: Any, dx: Any, block: int, tables: Any
 ) -> None:  # fmt: skip
     _, outer, pixels, b = x.shape
-    sample, row = _sample_and_row(task, first, width, outer, b)
+    sample, row = _sample_and_row(n, block, outer, b)
     for lane in range(0, b, LANES):
         source, target = at(x, sample * pixels + lane), at(dx, sample * pixels + lane)
         numbers = _known(tables, 0, row + lane) + _learnt(tables, 0, row + lane)
         _input_row((source, target), (b, b), pixels, numbers, (), (), np.float32(0))
 
 
+@part
+def _gradients_back(
+    task: int, x: Any, w: Any, z: Any, dy: Any, dx: Any, drafts: Any, block: int, height: int,
+    columns: int, stride: int, tables: Any, rules: Any, room: Any, keep: bool,
+) -> None:  # fmt: skip
+    """The same, from the last sample on."""
+    n = x.shape[0] - 1 - task
+    _gradients(
+        n, x, w, z, dy, dx, drafts, block, height, columns, stride, tables, rules, room, keep
+    )
+
+
+@part
+def _backward_block(
+    block: int, x: Any, w: Any, z: Any, dy: Any, dx: Any, drafts: Any, tables: Any, rules: Any,
+    room: Any, height: int, columns: int, stride: int, keep: bool,
+) -> None:  # fmt: skip
+    num = x.shape[0]
+    for n in range(num):
+        _sum_gradients(n, z, dy, block, tables, rules, room)
+    _learn(z, 1, block, tables, rules, room)
+    for n in range(num - 1, -1, -1):
+        _gradients(
+            n, x, w, z, dy, dx, drafts, block, height, columns, stride, tables, rules, room, keep
+        )
+    _learn(x, 0, block, tables, rules, room)
+    for n in range(num):
+        _input_gradient(n, x, dx, block, tables)
+
+
 @kernel(
     f"{ARRAYS}, f4[::1], {ARRAYS}, {ARRAYS}, {ARRAYS}, f4[::1], f4[::1], {TABLES}, "
-    "i8, i8, i8, i8, b1"
+    "i8, i8, i8, b1, b1"
 )
 def backward(
     x: Any, w: Any, z: Any, dy: Any, dx: Any, dw: Any, drafts: Any, tables: Any, rules: Any,
-    room: Any, height: int, columns: int, stride: int, blocks: int, keep: bool,
+    room: Any, height: int, columns: int, stride: int, apart: bool, keep: bool,
 ) -> None:  # fmt: skip
     """From dy, y's gradient, make x's dx and the window's dw; `drafts` is room for the dw of every
     sample. Tables receive the SUM of the gradients that come to a norm, and of their PRODUCT with
-    (x - mean) or (z - mean). `keep`: write z's gradient over dy."""
+    (x - mean) or (z - mean). `keep`: write z's gradient over dy. `apart` as forward has it."""
     num, outer, _, b = x.shape
-    for first in range(0, outer, blocks):
-        width = min(blocks, outer - first)
-        tasks, start, stop = num * width, first * b, (first + width) * b
-        in_parallel(tasks, _sum_gradients, (z, dy, first, width, tables, rules, room))
-        _learn(z, 1, start, stop, tables, rules, room)
+    geometry = (height, columns, stride)
+    if apart:
         in_parallel(
-            tasks, _gradients,
-            (
-                x, w, z, dy, dx, drafts, first, width, height, columns, stride, tables, rules,
-                room, keep,
-            ),
+            outer, _backward_block, (x, w, z, dy, dx, drafts, tables, rules, room, *geometry, keep)
+        )
+    for block in range(0 if apart else outer):
+        in_parallel(num, _sum_gradients, (z, dy, block, tables, rules, room))
+        _learn(z, 1, block, tables, rules, room)
+        in_parallel(
+            num, _gradients_back,
+            (x, w, z, dy, dx, drafts, block, *geometry, tables, rules, room, keep),
         )  # fmt: skip
-        _learn(x, 0, start, stop, tables, rules, room)
-        in_parallel(tasks, _input_gradient, (x, dx, first, width, tables))
+        _learn(x, 0, block, tables, rules, room)
+        in_parallel(num, _input_gradient, (x, dx, block, tables))
     whole = outer * b * TAPS
     for k in range(whole):
         total = 0.0

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from . import OneDNNBackend
 
-IN_CACHE = 2**19  # elements of x that are gone through at a time
+OF_ONE_THREAD = 2**19  # elements of a block of x's channels, at most, that one thread takes
 NO_RELU = 1.0  # the slope below 0 that changes nothing
 
 
@@ -55,8 +55,8 @@ class NormWindow(NormWindowPlan):
         self._room = np.empty((2, num * channels), np.float32)
         self._dw = np.empty(channels * TAPS, np.float32)
         self._drafts = np.empty(num * channels * TAPS, np.float32)
-        blocks = max(1, IN_CACHE // (num * pixels * block))
-        self._geometry = (*x.shape[2:], window.stride[0], blocks)
+        apart = num * pixels * block <= OF_ONE_THREAD and outer >= backend.threads
+        self._geometry = (*x.shape[2:], window.stride[0], apart)
         self._source, self._inner = (OneDNNTensor(backend, blob.shape) for blob in (x, z))
         self._source.lay_out(x.value.layout)
         self._inner.lay_out(z.value.layout)
