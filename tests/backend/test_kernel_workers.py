@@ -20,6 +20,7 @@ from pycaffe_fire.backend import compiled, cpu_backend, kernel_workers, random
 from pycaffe_fire.backend.kernel_cache import held
 from pycaffe_fire.backend.kernels import (
     channelwise,
+    depthwise,
     dropout,
     lrn,
     norm_sum,
@@ -38,8 +39,8 @@ needs_worker = pytest.mark.skipif(
     reason="there is no numba, or no core to spare",
 )
 MODULES = (
-    channelwise, data_kernels, dropout, lrn, norm_sum, pooling, random, rows, softmax, update,
-    winograd,
+    channelwise, data_kernels, depthwise, dropout, lrn, norm_sum, pooling, random, rows, softmax,
+    update, winograd,
 )  # fmt: skip
 KERNELS = {
     kernel.place: kernel

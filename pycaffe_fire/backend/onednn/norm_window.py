@@ -55,7 +55,7 @@ class NormWindow(NormWindowPlan):
         self._room = np.empty((2, num * channels), np.float32)
         self._dw = np.empty(channels * TAPS, np.float32)
         self._drafts = np.empty(num * channels * TAPS, np.float32)
-        apart = num * pixels * block <= OF_ONE_THREAD and outer >= backend.threads
+        apart = num * pixels * block <= OF_ONE_THREAD and outer >= 2 * backend.threads
         self._geometry = (*x.shape[2:], window.stride[0], apart)
         self._source, self._inner = (OneDNNTensor(backend, blob.shape) for blob in (x, z))
         self._source.lay_out(x.value.layout)
