@@ -56,7 +56,8 @@ class NormWindow(NormWindowPlan):
         self._dw = np.empty(channels * TAPS, np.float32)
         self._drafts = np.empty(num * channels * TAPS, np.float32)
         apart = num * pixels * block <= OF_ONE_THREAD and outer >= 2 * backend.threads
-        self._geometry = (*x.shape[2:], window.stride[0], apart)
+        height, columns = x.shape[2:]
+        self._geometry = (height, columns, window.stride[0], apart)
         self._source, self._inner = (OneDNNTensor(backend, blob.shape) for blob in (x, z))
         self._source.lay_out(x.value.layout)
         self._inner.lay_out(z.value.layout)
@@ -117,6 +118,9 @@ class NormWindow(NormWindowPlan):
 
 class _Norm:
     """One of the two norms, with its rows of the tables."""
+
+    mean: Tensor
+    variance: Tensor
 
     def __init__(
         self, backend: OneDNNBackend, norm: Norm, channels: int, tables: Array, rules: Array
