@@ -85,8 +85,10 @@ class Workers:
 
     def _start(self) -> None:
         folder = kernel_folder()
-        with contextlib.suppress(OSError):
+        try:
             folder.mkdir(parents=True, exist_ok=True)
+        except OSError:  # without a cache nothing can be made ahead
+            return
         for number in range(min(MOST, spare_cores())):
             slot = folder / f"worker-{number}.lock"
             with held(slot) as free:  # else a worker of another process has it

@@ -17,6 +17,7 @@ from PIL import Image, ImageOps
 
 from ..errors import DataError
 from .arrow import shared_pixels
+from .record_kernels import APPLICATIONS, TABLES
 from .resize import resize
 
 # What each of Pillow's 8-bit modes becomes; colours stay colours and alpha stays, as in OpenCV.
@@ -30,9 +31,9 @@ _ENCODERS = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG", "bmp": "BMP", "tiff": 
 _JPEG_QUALITY = 95  # OpenCV's
 _ORIENTATION, _ON_ITS_SIDE = 0x0112, range(5, 9)  # an entry of EXIF, and those that swap the sides
 _APP14, _JPEG_END, _PADDING = 0xEE, b"\xff\xd9", 64  # markers; how far from the end the last is
-# Tables, restart intervals, what applications wrote, and comments. Others may have no size: after
-# one of these libjpeg could find a frame elsewhere, and write past the image made for ours.
-_SEGMENTS = frozenset((0xC4, 0xDB, 0xDD, 0xFE, *range(0xE0, 0xF0)))
+# After segments of other kinds, which may have no size, libjpeg could find a frame elsewhere, and
+# write past the image made for ours.
+_SEGMENTS = frozenset((*TABLES, *APPLICATIONS))
 # What OpenCV reads, and GIF. Parsers of rare formats want memory as a damaged header says.
 FORMATS = (
     "JPEG", "PNG", "BMP", "DIB", "TIFF", "WEBP", "PPM", "JPEG2000", "SUN", "GIF",

@@ -28,6 +28,9 @@ _SIZE_TAGS = (1 << 3, 2 << 3, 3 << 3)  # channels, height, width: varints
 _DATA_TAG, _LABEL_TAG, _ENCODED_TAG = 4 << 3 | 2, 5 << 3, 7 << 3  # data: bytes with their length
 # Second bytes of JPEG's markers; the first is 0xFF.
 _START, _END, _SCAN, _PROGRESSIVE, _RESTART = 0xD8, 0xD9, 0xDA, 0xC2, 0xD0
+# Of segments before a scan that have a size: tables, restart intervals and comments; what
+# applications wrote.
+TABLES, APPLICATIONS = (0xC4, 0xDB, 0xDD, 0xFE), tuple(range(0xE0, 0xF0))
 
 
 @inlined
@@ -122,8 +125,7 @@ def _read_jpeg(source: Any, start: int, end: int, row: Any) -> None:
                 if frame != _PROGRESSIVE and source[at + 4] == 3:
                     _follow_scan(source, at + 2 + size, end, row)
             return
-        # Tables, restart intervals, applications' own and comments; not what has no size.
-        elif not (marker in (0xC4, 0xDB, 0xDD, 0xFE) or 0xE0 <= marker <= 0xEF):
+        elif not (marker in TABLES or APPLICATIONS[0] <= marker <= APPLICATIONS[-1]):
             return
         at += 2 + size
 

@@ -95,6 +95,29 @@ def test_a_worker_compiles_and_this_process_loads(tmp_path: Path) -> None:
     assert run("", tmp_path) == "2.0 1 0"  # from the cache there is nothing to start
 
 
+READY = """
+import sys
+from pycaffe_fire.backend import cpu_backend
+from pycaffe_fire.backend.kernel_workers import workers
+
+cpu_backend(1)
+print(len(workers._processes), "numba" in sys.modules)
+"""
+
+
+@needs_worker
+@pytest.mark.parametrize("cached", (False, True), ids=("nothing cached", "something cached"))
+def test_a_worker_loads_the_compiler_before_kernels_are_known(cached: bool, tmp_path: Path) -> None:
+    if cached:
+        (tmp_path / "pooling-0").mkdir()
+        (tmp_path / "pooling-0" / "kernel.nbi").touch()
+    done = subprocess.run(
+        [sys.executable, "-c", READY], capture_output=True, text=True, timeout=120, check=True,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+    )  # fmt: skip
+    assert done.stdout.split() == ["0" if cached else "1", "False"]
+
+
 @needs_worker
 def test_a_worker_that_dies_leaves_its_kernel_to_others(tmp_path: Path) -> None:
     kill = "workers._processes[0].kill(); workers._processes[0].wait()"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..blob import Blob
-from ..kernels.pooling import max_backward
+from ..kernels.pooling import max_backward_for
 from ..kernels.rows import max_forward
 from ..numpy.shifts import shifts
 from ..plans import PoolingPlan, Window
@@ -28,7 +28,8 @@ class MaxPooling(PoolingPlan):
         self.sizes = (*x.shape[2:], *y.shape[2:])
         y.lay_out(ChannelsLast(y.shape))
         self._winners = np.empty((y.shape[0], *y.shape[2:], y.shape[1]), np.uint8)
-        backend.expect([max_forward], [max_backward])
+        self._scatter, self._geometry = max_backward_for(x.shape, y.shape, window)
+        backend.expect([max_forward], [self._scatter])
 
     def forward(self) -> None:
         win, x = self.window, read(self.x.value)
@@ -44,15 +45,13 @@ class MaxPooling(PoolingPlan):
             self.backend.share(self.x.shape[0], run)
 
     def backward(self) -> None:
-        win, dy = self.window, images(read(self.y.gradient), self.y)
+        dy = images(read(self.y.gradient), self.y)
         with writing(self.x.gradient) as rows:
             dx = images(rows, self.x)
 
             def run(first: int, stop: int) -> None:
                 part = slice(first, stop)
-                max_backward(
-                    dy[part], self._winners[part], dx[part], win.kernel, win.stride, win.pad
-                )
+                self._scatter(dy[part], self._winners[part], dx[part], *self._geometry)
 
             self.backend.share(self.x.shape[0], run)
 

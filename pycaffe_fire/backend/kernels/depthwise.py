@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..compiled import inlined, kernel, part
-from ..instructions import at, free, min, zeros
+from ..instructions import at, clear, free, min, zeros
 from ..tasks import in_parallel
 from .tiles import LANES
 from .walks import walk
@@ -154,8 +154,7 @@ def _learnt(tables: Any, norm: int, row: int) -> Any:
 @inlined
 def _clear(sums: Any, apart: int, count: int) -> None:
     for k in range(count):
-        for lane in range(LANES):
-            sums[k * apart + lane] = np.float32(0)
+        clear(at(sums, k * apart), LANES)
 
 
 @part

@@ -6,13 +6,18 @@ A winner is the number of the kernel cell that held the maximum, in row-major or
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..compiled import fast_kernel, fast_part
 from ..instructions import at, clear, empty, free, max, min
 from ..tasks import in_parallel
+
+if TYPE_CHECKING:
+    from ..plans import Window
+
+_PLANES, _PAIR = "f4[:,:,:,::1], u1[:,:,:,::1], f4[:,:,:,::1]", "UniTuple(i8, 2)"
 
 
 @fast_part
@@ -40,17 +45,39 @@ def _collect(slopes: Any, winners: Any, n: int, cell: int, jump: int, b: int, ou
 
 
 @fast_part
-def _scatter(
-    dy: Any, winners: Any, dx: Any, sizes: Any, kernel: Any, stride: Any, pad: Any, jump: Any
+def _collect_plane(plane: int, dy: Any, winners: Any, dx: Any, pad: Any) -> None:
+    _, height, width, b = dx.shape
+    size = height * width * b
+    slopes, cells, out = at(dy, plane * size), at(winners, plane * size), at(dx, plane * size)
+    clear(out, size)
+    # One long loop over the plane for each kernel row. It runs on over the ends of rows, which is
+    # harmless: a cell outside the image never wins, but in a window of NaN.
+    for row in range(3):
+        jump = ((row - pad[0]) * width - pad[1]) * b
+        _collect(slopes, cells, size, 3 * row, jump, b, out)
+
+
+@fast_kernel(f"{_PLANES}, {_PAIR}")
+def dense_max_backward(dy: Any, winners: Any, dx: Any, pad: Any) -> None:
+    """dx = dy brought to the winners, for a kernel of 3x3 and stride 1 and images of one size."""
+    in_parallel(dx.shape[0], _collect_plane, (dy, winners, dx, pad))
+
+
+@fast_part
+def _scatter_plane(
+    plane: int, dy: Any, winners: Any, dx: Any, kernel: Any, stride: Any, pad: Any, jump: Any
 ) -> None:
-    """dx += one slope at a time."""
-    height, width, rows, columns, b = sizes
+    """One slope at a time."""
+    _, height, width, b = dx.shape
+    rows, columns, below = dy.shape[1], dy.shape[2], height * width * b
+    first, out = plane * rows * columns * b, at(dx, plane * below)
+    clear(out, below)
     for i in range(rows):
         top = i * stride[0] - pad[0]
         for j in range(columns):
-            left = j * stride[1] - pad[1]
-            corner = at(dx, (top * width + left) * b)
-            slopes, cells = at(dy, (i * columns + j) * b), at(winners, (i * columns + j) * b)
+            left, here = j * stride[1] - pad[1], first + (i * columns + j) * b
+            corner = at(out, (top * width + left) * b)
+            slopes, cells = at(dy, here), at(winners, here)
             inside = top >= 0 and left >= 0
             if inside and top + kernel[0] <= height and left + kernel[1] <= width:
                 for c in range(b):
@@ -62,37 +89,24 @@ def _scatter(
                         corner[jump[cells[c]] + c] += slopes[c]
 
 
-@fast_part
-def _max_backward(
-    plane: int, dy: Any, winners: Any, dx: Any, kernel: Any, stride: Any, pad: Any, jump: Any
-) -> None:
-    _, height, width, b = dx.shape
-    rows, columns = dy.shape[1], dy.shape[2]
-    size, below = rows * columns * b, height * width * b
-    slopes, cells, out = at(dy, plane * size), at(winners, plane * size), at(dx, plane * below)
-    clear(out, below)
-    dense = rows == height and columns == width and stride[0] == 1 and stride[1] == 1
-    if dense and kernel[0] == 3 and kernel[1] == 3:
-        # One long loop over the plane for each kernel row. It runs on over the ends of rows, which
-        # is harmless: a cell outside the image never wins, but in a window of NaN.
-        for row in range(3):
-            jump = ((row - pad[0]) * width - pad[1]) * b
-            _collect(slopes, cells, size, 3 * row, jump, b, out)
-    else:
-        sizes = height, width, rows, columns, b
-        _scatter(slopes, cells, out, sizes, kernel, stride, pad, jump)
-
-
-@fast_kernel(
-    "f4[:,:,:,::1], u1[:,:,:,::1], f4[:,:,:,::1], UniTuple(i8, 2), UniTuple(i8, 2), UniTuple(i8, 2)"
-)
+@fast_kernel(f"{_PLANES}, {_PAIR}, {_PAIR}, {_PAIR}")
 def max_backward(dy: Any, winners: Any, dx: Any, kernel: Any, stride: Any, pad: Any) -> None:
     """dx = dy brought to the winners; arrays are (planes, height, width, inner channels)."""
     jump = empty(kernel[0] * kernel[1], np.int64)
     for cell in range(kernel[0] * kernel[1]):
         jump[cell] = (cell // kernel[1] * dx.shape[2] + cell % kernel[1]) * dx.shape[3]
-    in_parallel(dx.shape[0], _max_backward, (dy, winners, dx, kernel, stride, pad, jump))
+    in_parallel(dx.shape[0], _scatter_plane, (dy, winners, dx, kernel, stride, pad, jump))
     free(jump)
+
+
+def max_backward_for(
+    x: tuple[int, ...], y: tuple[int, ...], window: Window
+) -> tuple[Any, tuple[tuple[int, ...], ...]]:
+    """The kernel that brings slopes of y to the winners of x, by their shapes, and what else it
+    takes. There are two because one would have every net compile what few need."""
+    if window.kernel == (3, 3) and window.stride == (1, 1) and x == y:
+        return dense_max_backward, (window.pad,)
+    return max_backward, (window.kernel, window.stride, window.pad)
 
 
 @fast_part

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..blob import Blob
 from ..compiled import available, use_threads
-from ..kernels.pooling import all_finite, finite_zeros, max_backward
+from ..kernels.pooling import all_finite, finite_zeros, max_backward_for
 from ..numpy.pooling import Pooling as Shifted
 from ..plans import PoolingPlan, Window
 from ..tensor import NATIVE, Array, Layout, Tensor
@@ -56,7 +56,8 @@ class Pooling(PoolingPlan):
         self._backward: Program | Lowered | None = None
         self._winners = self._find_winners() if own_backward else None
         if method == "MAX":
-            backend.expect([finite_zeros], [] if self._winners is None else [max_backward])
+            self._scatter, self._places = max_backward_for(x.shape, y.shape, window)
+            backend.expect([finite_zeros], [] if self._winners is None else [self._scatter])
 
     def forward(self) -> None:
         self._forward.run()
@@ -74,21 +75,18 @@ class Pooling(PoolingPlan):
 
     def backward(self) -> None:
         if self._winners is not None:
-            self._scatter(self._winners)
+            self._bring_to(self._winners)
             return
         if self._backward is None:
             self._backward = self._backward_program()
         self._backward.run()
 
-    def _scatter(self, winners: Array) -> None:
+    def _bring_to(self, winners: Array) -> None:
         dy, dx = self.y.gradient, self.x.gradient
         dy.sync()
         dx.allocate()
         use_threads(self.backend.threads)
-        win = self.window
-        max_backward(
-            _planes(dy, self.y), winners, _planes(dx, self.x), win.kernel, win.stride, win.pad
-        )
+        self._scatter(_planes(dy, self.y), winners, _planes(dx, self.x), *self._places)
         dx.fresh = NATIVE
 
     def _find_winners(self) -> Array | None:
