@@ -11,16 +11,26 @@ import pytest
 
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
-from pycaffe_fire.backend.base import Backend
 from pycaffe_fire.backend.compiled import available
 from pycaffe_fire.backend.numpy import NumPyBackend
-from pycaffe_fire.backend.onednn import OneDNNBackend
+
+from .join_cases import (
+    CONV,
+    assert_same,
+    assert_same_after,
+    both,
+    check_cut_backward,
+    check_cut_forward,
+    check_equal,
+    check_held,
+    check_looking,
+    check_same_buffers,
+    make,
+    run,
+)
 
 pytestmark = pytest.mark.skipif(not available(), reason="joins are kernels of numba's")
 
-CONV = """layer { name: "%s" type: "Convolution" bottom: "%s" top: "%s" convolution_param {
-  num_output: %d kernel_size: 1 weight_filler { type: "msra" } bias_filler { type: "gaussian" } } }
-"""
 RELU = """layer { name: "relu%(name)s" type: "ReLU" bottom: "sum%(name)s" top: "sum%(name)s"
   relu_param { %(param)s } }
 """
@@ -60,46 +70,6 @@ def block(batch: int = 3, channels: int = 16, size: int = 5, readers: int = 2, *
     return text
 
 
-def make(text: str, joined: bool, backend: Backend | None = None) -> caffe.Net:
-    caffe.set_random_seed(3)
-    param = schema.parse_text(text, schema.NetParameter())
-    net = caffe.Net(param, caffe.TRAIN, backend=backend or OneDNNBackend(1))
-    if joined:
-        assert len(list(net.joins)) == 1
-    else:
-        net.joins.dissolve()
-    return net
-
-
-def run(net: caffe.Net, seed: int = 5) -> None:
-    rng = np.random.default_rng(seed)
-    net.blobs["data"].data[...] = rng.standard_normal(net.blobs["data"].shape)
-    net.forward()
-    for name in net.outputs:
-        net.blobs[name].diff[...] = rng.standard_normal(net.blobs[name].shape)
-    net.backward()
-
-
-def everything(net: caffe.Net) -> dict[str, Any]:
-    """All that a user can look at; of a Split's tops the gradients are its own business."""
-    found = {f"{n} data": b.data.copy() for n, b in net.blobs.items()}
-    found |= {f"{n} diff": b.diff.copy() for n, b in net.blobs.items() if "split" not in n}
-    for name, blobs in net.params.items():
-        for i, blob in enumerate(blobs):
-            found |= {f"{name}[{i}]": blob.data.copy(), f"{name}[{i}] diff": blob.diff.copy()}
-    return found
-
-
-def assert_same(joined: caffe.Net, plain: caffe.Net) -> None:
-    expected = everything(plain)
-    for name, value in everything(joined).items():
-        np.testing.assert_allclose(value, expected[name], rtol=2e-4, atol=5e-5, err_msg=name)
-
-
-def ran(net: caffe.Net) -> bool:
-    return all(join.runs for join in net.joins)
-
-
 CASES: dict[str, dict[str, Any]] = {
     "as in a ResNet": {},
     "branch first": {"first": True},
@@ -123,16 +93,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_a_join_equals_its_layers(case: dict[str, Any]) -> None:
-    joined, plain = (make(block(**case), flag) for flag in (True, False))
-    for net in (joined, plain):
-        for blob, value in zip(net.params["norm"], (2.0, 3.0, 2.0), strict=True):
-            blob.data[...] = value
-    for seed in range(2):  # gradients add up, running averages fade
-        for net in (joined, plain):
-            run(net, seed)
-        assert ran(joined)
-        assert_same(joined, plain)
-        assert_same(joined, plain)  # looking twice changes nothing
+    check_equal(block(**case), ["norm"])
 
 
 CUTS = ["branch", "norm", "scale", "sum", "relu"]
@@ -141,71 +102,23 @@ CUTS = ["branch", "norm", "scale", "sum", "relu"]
 @pytest.mark.parametrize("y", ["branch", "y"], ids=["in place", "not in place"])
 @pytest.mark.parametrize("cut", CUTS)
 def test_a_forward_pass_may_be_cut_anywhere(cut: str, y: str) -> None:
-    joined, plain = (make(block(y=y), flag) for flag in (True, False))
-    for net in (joined, plain):
-        run(net)
-        net.blobs["data"].data[...] *= -2
-        net.forward(end=cut)
-    assert_same(joined, plain)
-    for net in (joined, plain):
-        net.forward(start=net.layers[net._index(cut) + 1].name)
-        net.backward()
-    assert_same(joined, plain)
-    for net in (joined, plain):
-        run(net, 6)
-    assert ran(joined)
-    assert_same(joined, plain)
+    check_cut_forward(block(y=y), cut)
 
 
 @pytest.mark.parametrize("y", ["branch", "y"], ids=["in place", "not in place"])
 @pytest.mark.parametrize("cut", CUTS)
 def test_a_backward_pass_may_be_cut_anywhere(cut: str, y: str) -> None:
-    joined, plain = (make(block(y=y), flag) for flag in (True, False))
-    for net in (joined, plain):
-        run(net)
-        net.backward(end=net.layers[net._index(cut) + 1].name)
-    assert_same(joined, plain)
-    for net in (joined, plain):
-        net.backward(start=cut)
-    assert_same(joined, plain)
-    for net in (joined, plain):
-        run(net, 6)
-    assert ran(joined)
-    assert_same(joined, plain)
+    check_cut_backward(block(y=y), cut)
 
 
 @pytest.mark.parametrize("y", ["branch", "y"], ids=["in place", "not in place"])
 def test_looking_between_the_passes_changes_nothing(y: str) -> None:
-    joined, plain = (make(block(y=y), flag) for flag in (True, False))
-    for net in (joined, plain):
-        rng = np.random.default_rng(1)
-        net.blobs["data"].data[...] = rng.standard_normal(net.blobs["data"].shape)
-        net.forward()
-        for name in net.outputs:
-            net.blobs[name].diff[...] = rng.standard_normal(net.blobs[name].shape)
-    seen = [net.blobs[y].data.copy() for net in (joined, plain)]
-    np.testing.assert_allclose(seen[0], seen[1], rtol=1e-4, atol=1e-5)
-    for net in (joined, plain):
-        net.backward()
-    assert ran(joined)
-    assert_same(joined, plain)
+    check_looking(block(y=y), y)
 
 
 @pytest.mark.parametrize("y", ["branch", "y"], ids=["in place", "not in place"])
 def test_an_array_that_is_held_shows_every_pass(y: str) -> None:
-    joined, plain = (make(block(y=y), flag) for flag in (True, False))
-    held = [net.blobs[y].data for net in (joined, plain)]
-    for seed in range(2):
-        for net in (joined, plain):
-            run(net, seed)
-        assert not ran(joined)
-        np.testing.assert_allclose(held[0], held[1], rtol=1e-4, atol=1e-5)
-        assert_same(joined, plain)
-    held.clear()
-    for net in (joined, plain):
-        run(net, 3)
-    assert ran(joined)
-    assert_same(joined, plain)
+    check_held(block(y=y), y)
 
 
 def test_a_hook_may_change_what_a_branch_adds() -> None:
@@ -223,13 +136,11 @@ def test_a_hook_may_change_what_a_branch_adds() -> None:
 
 
 def test_another_batch_size_in_the_middle_of_training() -> None:
-    joined, plain = (make(block(), flag) for flag in (True, False))
+    joined, plain = both(block())
     for batch in (3, 1, 6):
         for net in (joined, plain):
             net.blobs["data"].reshape(batch, 5, 5, 5)  # without a call of net.reshape
-            run(net, batch)
-        assert ran(joined)
-        assert_same(joined, plain)
+        assert_same_after(batch, joined, plain)
 
 
 NOT_JOINED = {
@@ -301,21 +212,7 @@ def make_chain(text: str, shared: bool) -> caffe.Net:
 @pytest.mark.parametrize("y", ["branch", "y"], ids=["in place", "not in place"])
 def test_what_is_added_takes_no_memory(y: str) -> None:
     """Passes go on in the same buffers, and what was not written has none."""
-    net = make(block(y=y), True)
-    run(net)
-    net.run_forward()  # forgets what the test's looks have left
-
-    def buffers() -> dict[str, Any]:
-        return {name: blob.value.buffer for name, blob in net.blobs.items()}
-
-    before = buffers()
-    for _ in range(2):
-        net.run_forward()
-        net.run_backward()
-    assert [name for name, buffer in before.items() if buffer is None] == (
-        ["y"] if y == "y" else []
-    )
-    assert all(buffer is before[name] for name, buffer in buffers().items())
+    assert check_same_buffers(block(y=y)) == (["y"] if y == "y" else [])
 
 
 def test_a_net_with_joins_is_gone_when_dropped() -> None:

@@ -13,7 +13,22 @@ from pycaffe_fire.backend.compiled import available
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.backend.onednn import OneDNNBackend
 
-from .test_joins import CONV, assert_same, everything, make, ran, run
+from .join_cases import (
+    CONV,
+    assert_same,
+    assert_same_after,
+    both,
+    check_cut_backward,
+    check_cut_forward,
+    check_equal,
+    check_held,
+    check_looking,
+    check_same_buffers,
+    everything,
+    make,
+    ran,
+    run,
+)
 
 pytestmark = pytest.mark.skipif(not available(), reason="joins are kernels of numba's")
 
@@ -87,17 +102,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_a_join_equals_its_layers(case: dict[str, Any]) -> None:
-    joined, plain = (make(block(**case), flag) for flag in (True, False))
-    for net in (joined, plain):
-        for blobs in (net.params["norm1"], net.params["norm2"]):
-            for blob, value in zip(blobs, (2.0, 3.0, 2.0), strict=True):
-                blob.data[...] = value
-    for seed in range(2):  # gradients add up, running averages fade
-        for net in (joined, plain):
-            run(net, seed)
-        assert ran(joined)
-        assert_same(joined, plain)
-        assert_same(joined, plain)  # looking twice changes nothing
+    check_equal(block(**case), ["norm1", "norm2"])
 
 
 CUTS = ["wide", "norm1", "scale1", "relu1", "window", "norm2", "scale2", "relu2"]
@@ -105,78 +110,28 @@ CUTS = ["wide", "norm1", "scale1", "relu1", "window", "norm2", "scale2", "relu2"
 
 @pytest.mark.parametrize("cut", CUTS)
 def test_a_forward_pass_may_be_cut_anywhere(cut: str) -> None:
-    joined, plain = (make(block(), flag) for flag in (True, False))
-    for net in (joined, plain):
-        run(net)
-        net.blobs["data"].data[...] *= -2
-        net.forward(end=cut)
-    assert_same(joined, plain)
-    for net in (joined, plain):
-        net.forward(start=net.layers[net._index(cut) + 1].name)
-        net.backward()
-    assert_same(joined, plain)
-    for net in (joined, plain):
-        run(net, 6)
-    assert ran(joined)
-    assert_same(joined, plain)
+    check_cut_forward(block(), cut)
 
 
 @pytest.mark.parametrize("cut", CUTS)
 def test_a_backward_pass_may_be_cut_anywhere(cut: str) -> None:
-    joined, plain = (make(block(), flag) for flag in (True, False))
-    for net in (joined, plain):
-        run(net)
-        net.backward(end=net.layers[net._index(cut) + 1].name)
-    assert_same(joined, plain)
-    for net in (joined, plain):
-        net.backward(start=cut)
-    assert_same(joined, plain)
-    for net in (joined, plain):
-        run(net, 6)
-    assert ran(joined)
-    assert_same(joined, plain)
+    check_cut_backward(block(), cut)
 
 
 def test_looking_between_the_passes_changes_nothing() -> None:
-    joined, plain = (make(block(), flag) for flag in (True, False))
-    for net in (joined, plain):
-        rng = np.random.default_rng(1)
-        net.blobs["data"].data[...] = rng.standard_normal(net.blobs["data"].shape)
-        net.forward()
-        net.blobs["narrow"].diff[...] = rng.standard_normal(net.blobs["narrow"].shape)
-    for name in ("x", "z"):
-        seen = [net.blobs[name].data.copy() for net in (joined, plain)]
-        np.testing.assert_allclose(seen[0], seen[1], rtol=1e-4, atol=1e-5)
-    for net in (joined, plain):
-        net.backward()
-    assert ran(joined)
-    assert_same(joined, plain)
+    check_looking(block(), "x", "z")
 
 
 def test_an_array_that_is_held_shows_every_pass() -> None:
-    joined, plain = (make(block(), flag) for flag in (True, False))
-    held = [net.blobs["x"].data for net in (joined, plain)]
-    for seed in range(2):
-        for net in (joined, plain):
-            run(net, seed)
-        assert not ran(joined)
-        np.testing.assert_allclose(held[0], held[1], rtol=1e-4, atol=1e-5)
-        assert_same(joined, plain)
-    held.clear()
-    for net in (joined, plain):
-        run(net, 3)
-    assert ran(joined)
-    assert_same(joined, plain)
+    check_held(block(), "x")
 
 
 def test_another_size_in_the_middle_of_training() -> None:
-    joined, plain = (make(block(stride=2), flag) for flag in (True, False))
+    joined, plain = both(block(stride=2))
     for batch, size in ((3, 5), (1, 8), (6, 3)):
         for net in (joined, plain):
             net.blobs["data"].reshape(batch, 5, size, size)  # without a call of net.reshape
-            run(net, batch)
-        assert ran(joined)
-        assert_same(joined, plain)
+        assert_same_after(batch, joined, plain)
 
 
 OTHERS = ("data", "wide", "narr")  # what the library computes, on so many threads
@@ -260,15 +215,4 @@ def test_gradients_that_share_memory() -> None:
 
 
 def test_passes_go_on_in_the_same_buffers() -> None:
-    net = make(block(), True)
-    run(net)
-    net.run_forward()  # forgets what the test's looks have left
-
-    def buffers() -> dict[str, Any]:
-        return {name: blob.value.buffer for name, blob in net.blobs.items()}
-
-    before = buffers()
-    for _ in range(2):
-        net.run_forward()
-        net.run_backward()
-    assert all(buffer is before[name] for name, buffer in buffers().items())
+    assert not check_same_buffers(block())
