@@ -18,6 +18,7 @@ import pytest
 from pycaffe_fire import schema
 from pycaffe_fire.backend import compiled, cpu_backend, kernel_workers, random
 from pycaffe_fire.backend.kernel_cache import held
+from pycaffe_fire.backend.kernel_ops import KernelBackend
 from pycaffe_fire.backend.kernels import (
     channelwise,
     depthwise,
@@ -179,6 +180,24 @@ def test_who_waits_makes_what_is_expected(own_cache: Path, monkeypatch: pytest.M
             time.sleep(0.02)
     call.join(60)
     assert first._index.exists()
+
+
+@needs_numba
+def test_kernels_of_gradients_are_expected_once_a_net_trains(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of plans that were made before, and of plans that its first pass makes."""
+    backend = KernelBackend()
+    asked = kernel_workers.Workers()
+    monkeypatch.setattr(compiled, "workers", asked)
+    forward, early, late = (compiled.Kernel(triple, "f4[::1]") for _ in range(3))
+    for kernel, flag in ((early, "contract"), (late, "reassoc")):
+        kernel.options["fastmath"] = {flag}  # other kernels
+    backend.expect([forward], [early])
+    assert asked.unfinished() == [forward]
+    backend.expect_backward()
+    backend.expect([], [late])
+    assert asked.unfinished() == [forward, early, late]
 
 
 @needs_numba

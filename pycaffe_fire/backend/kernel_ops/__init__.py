@@ -25,6 +25,7 @@ class KernelBackend(NumPyBackend):
     def __init__(self, threads: int = 1) -> None:
         super().__init__(threads)
         self._direct = False  # while plans are made whose sums are to be taken as they stand
+        self._trains = False
         self._of_backward: dict[Kernel, None] = {}  # in the order of their plans
         workers.be_ready()
 
@@ -32,8 +33,11 @@ class KernelBackend(NumPyBackend):
         """A plan will call these kernels, if it runs."""
         expect(*forward)
         self._of_backward.update(dict.fromkeys(backward))
+        if self._trains:  # some plans are made by the first pass
+            expect(*backward)
 
     def expect_backward(self) -> None:
+        self._trains = True
         expect(*self._of_backward)
 
     @contextmanager
