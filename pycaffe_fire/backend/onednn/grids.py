@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
+import numpy as np
+
 from ..tensor import NATIVE, Array, Layout, Tensor
 
 
@@ -31,3 +33,15 @@ def written(tensor: Tensor) -> Array:
     tensor.allocate()
     tensor.fresh = NATIVE
     return seen(tensor)
+
+
+def write_normal(source: Array, mean: Array, factor: Array, shift: Array, target: Array) -> None:
+    """target = (source - mean) * factor + shift; tables have a number for each channel, also of the
+    padding."""
+    tables = (mean, factor, shift)
+    mean, factor, shift = (
+        table.reshape(target.shape[1], 1, target.shape[3]) for table in tables
+    )  # fmt: skip
+    np.subtract(source, mean, out=target)
+    target *= factor
+    target += shift

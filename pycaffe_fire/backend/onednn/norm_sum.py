@@ -14,7 +14,7 @@ from ..kernels.tiles import LANES
 from ..plans import NormSumPlan, RunningMoments
 from ..tensor import NATIVE, Array, Tensor
 from .add import Sum
-from .grids import grid_of, read, seen, written
+from .grids import grid_of, read, seen, write_normal, written
 from .layouts import OneDNNTensor, Program
 
 if TYPE_CHECKING:
@@ -101,14 +101,7 @@ class NormSum(NormSumPlan):
         value = self.y.value
         if self._source is not self.x.value:
             value.bind(None)  # where the input is, and stays for backward
-        tables = (self._mean, self._factors, self._shift)
-        mean, factors, shift = (
-            table.reshape(self._grid[1], 1, self._grid[3]) for table in tables
-        )  # fmt: skip
-        np.subtract(seen(self._source), mean, out=written(value))
-        shown = seen(value)
-        shown *= factors
-        shown += shift
+        write_normal(seen(self._source), self._mean, self._factors, self._shift, written(value))
 
     def hide(self) -> None:
         if self._source is not self.x.value:

@@ -14,7 +14,7 @@ from ..kernels.depthwise import FACTOR, MEAN, PRODUCT, SCALE, SHIFT, SUM, TAPS, 
 from ..kernels.tiles import LANES
 from ..plans import Norm, NormWindowPlan, RunningMoments, Window
 from ..tensor import NATIVE, ZERO, Array, Tensor
-from .grids import grid_of, read, seen, written
+from .grids import grid_of, read, seen, write_normal, written
 from .layouts import Descriptor, OneDNNTensor
 
 if TYPE_CHECKING:
@@ -86,13 +86,8 @@ class NormWindow(NormWindowPlan):
         value, norm = self.x.value, self._norms[0]
         value.bind(None)  # where x is, and stays for backward
         shown = written(value)
-        mean, factor, shift = (
-            self._tables[0, kind].reshape(shown.shape[1], 1, shown.shape[3])
-            for kind in (MEAN, FACTOR, SHIFT)
-        )
-        np.subtract(seen(self._source), mean, out=shown)
-        shown *= factor
-        shown += shift
+        mean, factor, shift = (self._tables[0, kind] for kind in (MEAN, FACTOR, SHIFT))
+        write_normal(seen(self._source), mean, factor, shift, shown)
         if norm.relu is not None:
             np.multiply(shown, np.float32(norm.relu), out=shown, where=shown <= 0)
 
