@@ -36,6 +36,7 @@ from .library import BF16, BINARY_ADD, F32, RELU, Library
 from .norm_sum import NormSum
 from .norm_window import NormWindow
 from .plan_trials import faster_if_packed, fastest_convolution
+from .pointwise import Pointwise
 from .pooling import Pooling
 from .weighted import Weighted
 from .weighted_sum import WeightedSum
@@ -165,7 +166,8 @@ class OneDNNBackend(KernelBackend):
     ) -> WeightedPlan:  # fmt: skip
         if not 1 <= len(window.kernel) <= 3 or 0 in x.shape:
             return super().convolution(x, w, b, y, window, groups, relu, transposed)
-        direct = Convolution(self, x, w, b, y, window, groups, relu, transposed)
+        kind = Pointwise if Pointwise.is_one(window, groups, transposed) else Convolution
+        direct = kind(self, x, w, b, y, window, groups, relu, transposed)
         if not self._may_transform or not Winograd.suits(direct, self._per_sample):
             return direct
         return Winograd(direct, self._per_sample)

@@ -29,6 +29,7 @@ from .library import (
     ExecArgument,
     Library,
     addend,
+    axis_numbers,
     dims,
     floats,
     handles,
@@ -101,6 +102,13 @@ class Descriptor(Layout):
         arguments = (self.handle, dims(shape), dims(offset))
         made = self.library.new("memory_desc_create_submemory", *arguments)
         return Descriptor(self.library, shape, made, Descriptor.contiguous(self.library, shape))
+
+    def turned(self) -> Descriptor:
+        """This layout with its first two axes counted the other way round."""
+        first, second, *others = self.shape
+        axes = axis_numbers([1, 0, *range(2, len(self.shape))])
+        made = self.library.new("memory_desc_permute_axes", self.handle, axes)
+        return Descriptor(self.library, (second, first, *others), made)
 
     def in_bf16(self) -> Descriptor:
         """This layout in 16 bits: with the same strides, or plain where it is blocked."""

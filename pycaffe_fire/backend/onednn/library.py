@@ -61,6 +61,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "memory_desc_create_with_tag": [_out, _int, _dims, _int, _int],
     "memory_desc_create_with_strides": [_out, _int, _dims, _int, _dims],
     "memory_desc_create_submemory": [_out, _void, _dims, _dims],
+    "memory_desc_permute_axes": [_out, _void, C.POINTER(_int)],
     "memory_desc_clone": [_out, _void],
     "memory_desc_destroy": [_void],
     "memory_desc_query": [_void, _int, _void],
@@ -290,6 +291,10 @@ def dims(values: Sequence[int]) -> Any:
 def handles(values: Sequence[int]) -> Any:
     """A C array of handles."""
     return (C.c_void_p * len(values))(*values)
+
+
+def axis_numbers(values: Sequence[int]) -> Any:
+    return (C.c_int * len(values))(*values)
 
 
 def floats(values: Sequence[float]) -> Any:
