@@ -9,18 +9,19 @@ share the work. Blocks are multiples of LANES. Windows are padded by 1.
 
 `tables` (2 norms, one number of each kind below, channels) hold what is known of channels, also of
 the padding, whose scale is 0; `rules` (2 norms, EPS OWN SLOPE) how they are normalised: by their
-own statistics or by given ones, and the ReLU's slope below 0, or 1 for none; `room` (2, samples *
+own statistics or by given ones, and the ReLU's slope below 0, or 1 for none; `room` (3, samples *
 channels) is for sums of every sample.
 """
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from ..compiled import inlined, kernel, part
-from ..instructions import at, clear, free, min, zeros
+from ..instructions import at, clear, copy, free, max, min, zeros
 from ..tasks import in_parallel
 from .tiles import LANES
 from .walks import walk
@@ -29,17 +30,14 @@ MEAN, VARIANCE, SCALE, SHIFT, FACTOR, ALONG, LEVEL, SUM, PRODUCT = range(9)
 KINDS = 9  # of tables
 EPS, OWN, SLOPE = range(3)
 TAPS = 9  # of a window
+SAMPLED = 16  # pixels whose mean is near that of all
 
 # What is done with every pixel; see Body in walks.py.
 
 
-def _total_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
-    return [at.plus(sums[0], here[0].read())]
-
-
-def _squares_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
+def _moments_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
     off = at.minus(here[0].read(), tables[0])
-    return [at.plus(sums[0], at.times(off, off))]
+    return [at.plus(sums[0], off), at.plus(sums[1], at.times(off, off))]
 
 
 def _normal(at: Any, x: Any, tables: Any) -> Any:
@@ -53,16 +51,12 @@ def _normal_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: A
     return []
 
 
-def _window(at: Any, lines: Any, taps: Any) -> Any:
-    sums = []  # of lines apart: a chain of nine would have to wait for each
-    for line, (left, centre, right) in zip(lines, (taps[:3], taps[3:6], taps[6:]), strict=True):
-        total = at.plus(at.times(line.read(0), left), at.times(line.read(1), centre))
-        sums.append(at.plus(total, at.times(line.read(2), right)))
-    return at.plus(at.plus(sums[0], sums[1]), sums[2])
-
-
 def _window_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
-    here[3].write(_window(at, here[:3], taps))
+    rows = []  # apart: a chain of nine would have to wait for each
+    for line, (left, centre, right) in zip(here, (taps[:3], taps[3:6], taps[6:]), strict=False):
+        total = at.plus(at.times(line.read(0), left), at.times(line.read(1), centre))
+        rows.append(at.plus(total, at.times(line.read(2), right)))
+    here[3].write(at.plus(at.plus(rows[0], rows[1]), rows[2]))
     return []
 
 
@@ -93,23 +87,34 @@ def _copy_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any
     return []
 
 
-def _taps_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
-    g = here[3].read()
-    return [
-        at.plus(sums[3 * i + j], at.times(here[i].read(j), g)) for i in range(3) for j in range(3)
-    ]
+def _gradient_body(*pixels: Any) -> Any:
+    """Of neighbouring pixels, each given as (line, column, tap) of all windows that saw it: lines
+    of their gradients are the first three streams, then x and dx of each pixel follow.
 
+    A tap's gradient is summed where its pixel is, not where its window is: it needs the same lines.
+    """
 
-def _flipped_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
-    here[3].write(_window(at, here[:3], taps[::-1]))
-    return []
+    def body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
+        sums = list(sums)
+        for k, meetings in enumerate(pixels):
+            x, dx = here[3 + 2 * k : 5 + 2 * k]
+            off = at.minus(x.read(), tables[0])
+            normal = at.plus(at.times(off, tables[1]), tables[2])
+            rise = at.where_positive(normal, at.one, slope)
+            value = at.plus(at.times(normal, rise), at.zero)  # never -0
+            found: dict[int, Any] = {}
+            for line, column, tap in meetings:
+                g = here[line].read(column)
+                sums[2 + tap] = at.plus(sums[2 + tap], at.times(value, g))
+                term = at.times(g, taps[tap])
+                found[line] = at.plus(found[line], term) if line in found else term
+            g = at.times(reduce(at.plus, found.values()), rise)
+            dx.write(g)
+            sums[0] = at.plus(sums[0], g)
+            sums[1] = at.plus(sums[1], at.times(g, off))
+        return sums
 
-
-def _outer_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
-    x = here[0].read()
-    g = _through_relu(at, x, here[1].read(), tables, slope)
-    here[2].write(g)  # where it was read, that would become a slow kind of store
-    return [at.plus(sums[0], g), at.plus(sums[1], at.times(g, at.minus(x, tables[0])))]
+    return body
 
 
 def _input_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
@@ -117,12 +122,27 @@ def _input_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: An
     return []
 
 
-_total, _squares = walk(_total_body, sums=1, at_once=4), walk(_squares_body, sums=1, at_once=4)
+def _meetings(lines: Any, columns: Any) -> Any:
+    """All pairs of a line and a column, given with their part of the tap."""
+    return [(line, column, 3 * i + j) for line, i in lines for column, j in columns]
+
+
+# Which windows, of those above, at and below a pixel, saw it with which row of taps; it is the same
+# for columns. In steps of 2 even rows were only at a centre, odd ones at the edges of two windows.
+ALL, EVEN, ODD = ((0, 2), (1, 1), (2, 0)), ((1, 1),), ((1, 2), (2, 0))
+
+
+def _gradient_walk(lines: Any, *columns: Any) -> Any:
+    return walk(_gradient_body(*(_meetings(lines, c) for c in columns)), TAPS, (2, TAPS))
+
+
+_moments_row = walk(_moments_body, sums=(2,), at_once=4)
 _normalise_row, _window_row = walk(_normal_body), walk(_window_body, TAPS)
-_sums_of, _inner_row = walk(_sums_body, sums=2, at_once=2), walk(_inner_body)
-_taps_row, _flipped_row = walk(_taps_body, sums=TAPS), walk(_flipped_body, TAPS)
-_copy_row = walk(_copy_body)
-_outer_row, _input_row = walk(_outer_body, sums=2, at_once=2), walk(_input_body)
+_sums_of, _inner_row = walk(_sums_body, sums=(2,), at_once=2), walk(_inner_body)
+_gradient_row, _copy_row = _gradient_walk(ALL, ALL), walk(_copy_body)
+_even_pairs, _odd_pairs = _gradient_walk(EVEN, EVEN, ODD), _gradient_walk(ODD, EVEN, ODD)
+_even_last, _odd_last = _gradient_walk(EVEN, EVEN), _gradient_walk(ODD, EVEN)
+_input_row = walk(_input_body)
 
 
 @inlined
@@ -159,15 +179,18 @@ def _clear(sums: Any, apart: int, count: int) -> None:
 
 @part
 def _moments_of(x: Any, place: int, pixels: int, b: int, room: Any, to: int) -> None:
-    """The mean of LANES channels of a sample, and the sum of squared distances from it."""
+    """Of LANES channels of a sample: sums of the distances from a number near to all pixels, and of
+    their squares, and that number."""
     apart, none = room.shape[1], np.float32(0)
-    mean = at(room, to)
-    _clear(mean, apart, 2)
-    _total((at(x, place),), (b,), pixels, (), (), (mean, apart), none)
+    sums, near, some = at(room, to), at(room, 2 * apart + to), min(pixels, SAMPLED)
+    middle = at(x, place + (pixels - some) // 2 * b)
+    copy(middle, near, LANES)
+    _clear(sums, apart, 2)
+    _moments_row((middle,), (b,), some, (near,), (), ((sums, apart),), none)
     for lane in range(LANES):
-        mean[lane] /= np.float32(pixels)
-    squares = at(room, apart + to)
-    _squares((at(x, place),), (b,), pixels, (mean,), (), (squares, apart), none)
+        near[lane] += sums[lane] / np.float32(some)
+    _clear(sums, apart, 2)
+    _moments_row((at(x, place),), (b,), pixels, (near,), (), ((sums, apart),), none)
 
 
 @part
@@ -187,11 +210,15 @@ def _know(x: Any, norm: int, block: int, tables: Any, rules: Any, room: Any) -> 
         if rules[norm, OWN] != 0:
             total, spread = 0.0, 0.0
             for n in range(num):
-                total += room[0, n * channels + c]
+                place = n * channels + c
+                total += room[2, place] + room[0, place] / pixels
             centre = total / num
             for n in range(num):
-                off = room[0, n * channels + c] - centre
-                spread += room[1, n * channels + c] + pixels * off * off
+                place = n * channels + c
+                mean = room[0, place] / pixels
+                off = room[2, place] + mean - centre
+                spread += max(room[1, place] - pixels * mean * mean, 0.0)
+                spread += pixels * off * off
             tables[norm, MEAN, c], tables[norm, VARIANCE, c] = centre, spread / (num * pixels)
         scale = tables[norm, SCALE, c]
         deviation = np.sqrt(tables[norm, VARIANCE, c] + rules[norm, EPS])
@@ -317,7 +344,7 @@ def _sum_gradients(n: int, z: Any, dy: Any, block: int, tables: Any, rules: Any,
         _clear(sums, room.shape[1], 2)
         _sums_of(
             (at(z, place), at(dy, place)), (b, b), pixels, _known(tables, 1, row + lane), (),
-            (sums, room.shape[1]), np.float32(rules[1, SLOPE]),
+            ((sums, room.shape[1]),), np.float32(rules[1, SLOPE]),
         )  # fmt: skip
 
 
@@ -347,69 +374,72 @@ def _gradients(
 ) -> None:  # fmt: skip
     """The gradient of what the first norm gives, through its ReLU, into dx, and its sums; of taps.
 
-    Two windows of rows go down the image: of the first norm's result, and of the window's own
-    gradient, spread out to where the centres of the windows were.
+    A window of rows goes down the gradient of z.
     """
     _, outer, pixels, b = x.shape
     made = z.shape[2]
-    across = (columns - 1) // stride + 1
+    rows, across = (height - 1) // stride + 1, (columns - 1) // stride + 1
     sample, row = _sample_and_row(n, block, outer, b)
-    size, step = (columns + 2) * LANES, stride * LANES
-    lines, spread = zeros(4 * size, np.float32), zeros(5 * size, np.float32)
-    found = at(spread, 4 * size)
-    slope = np.float32(rules[0, SLOPE])
+    size = (across + 2) * LANES
+    lines = zeros(4 * size, np.float32)
     for lane in range(0, b, LANES):
-        known, taps = _known(tables, 0, row + lane), at(w, row * TAPS + lane)
+        source, target, ready = sample * pixels + lane, sample * made + lane, 0
         inner = _known(tables, 1, row + lane) + _learnt(tables, 1, row + lane)
-        source, target = sample * pixels + lane, sample * made + lane
         sums, draft = at(room, sample + lane), at(drafts, sample * TAPS + lane)
         _clear(sums, room.shape[1], 2)
         _clear(draft, b, TAPS)
-        for h in range(-1, height):
-            below = h + 1
-            if below < height:
-                _normalise_row(
-                    (at(x, source + below * columns * b), at(lines, below % 3 * size + LANES)),
-                    (b, LANES), columns, known, (), (), slope,
+        for r in range(rows):
+            while ready < min(r + 2, rows):
+                place = target + ready * across * b
+                g, to = at(dy, place), at(lines, ready % 3 * size + LANES)
+                _inner_row(
+                    (at(z, place), g, to), (b, b, LANES), across, inner, (), (),
+                    np.float32(rules[1, SLOPE]),
                 )  # fmt: skip
-                if below % stride == 0:
-                    place = target + below // stride * across * b
-                    g, to = at(dy, place), at(spread, below % 3 * size + LANES)
-                    _inner_row(
-                        (at(z, place), g, to), (b, b, step), across, inner, (), (),
-                        np.float32(rules[1, SLOPE]),
-                    )  # fmt: skip
-                    if keep:
-                        _copy_row((to, g), (step, b), across, (), (), (), slope)
-            if h < 0:
-                continue
-            if h % stride == 0:
-                _taps_row(
-                    (
-                        at(lines, _line(h - 1, height, size)),
-                        at(lines, _line(h, height, size)),
-                        at(lines, _line(h + 1, height, size)),
-                        at(spread, _line(h, height, size) + LANES),
-                    ),
-                    (step, step, step, step), across, (), (), (draft, b), slope,
-                )  # fmt: skip
-            empty_beside, empty_here = (h + 1) % stride != 0, h % stride != 0
-            place = source + h * columns * b
-            _flipped_row(
-                (
-                    at(spread, _line(-1 if empty_beside else h - 1, height, size)),
-                    at(spread, _line(-1 if empty_here else h, height, size)),
-                    at(spread, _line(-1 if empty_beside else h + 1, height, size)),
-                    found,
-                ),
-                (LANES, LANES, LANES, LANES), columns, (), (taps, b), (), slope,
-            )  # fmt: skip
-            _outer_row(
-                (at(x, place), found, at(dx, place)), (b, LANES, b), columns, known, (),
-                (sums, room.shape[1]), slope,
+                if keep:
+                    _copy_row((to, g), (LANES, b), across, (), (), (), np.float32(0))
+                ready += 1
+            place = source + r * stride * columns * b
+            _row_gradients(
+                at(x, place), at(dx, place), at(lines, _line(r - 1, rows, size)),
+                at(lines, _line(r, rows, size)), at(lines, _line(r + 1, rows, size)), columns,
+                stride, r * stride + 1 < height, b, _known(tables, 0, row + lane),
+                (at(w, row * TAPS + lane), b), ((sums, room.shape[1]), (draft, b)),
+                np.float32(rules[0, SLOPE]),
             )  # fmt: skip
     free(lines)
-    free(spread)
+
+
+@inlined
+def _row_gradients(
+    x: Any, dx: Any, above: Any, here: Any, below: Any, columns: int, stride: int, two: bool,
+    b: int, known: Any, taps: Any, sums: Any, slope: Any,
+) -> None:  # fmt: skip
+    """Of the row of x at the centre of windows; in steps of 2 also of the next, if there are `two`.
+    Pixels are taken in pairs then, and a last one alone."""
+    if stride == 1:
+        _gradient_row(
+            (above, here, below, x, dx), (LANES, LANES, LANES, b, b), columns, known, taps, sums,
+            slope,
+        )  # fmt: skip
+        return
+    pairs, down = columns // 2, columns * b
+    steps = (LANES, LANES, LANES, 2 * b, 2 * b, 2 * b, 2 * b)
+    _even_pairs(
+        (above, here, below, x, dx, at(x, b), at(dx, b)), steps, pairs, known, taps, sums, slope
+    )
+    if two:
+        _odd_pairs(
+            (above, here, below, at(x, down), at(dx, down), at(x, down + b), at(dx, down + b)),
+            steps, pairs, known, taps, sums, slope,
+        )  # fmt: skip
+    if columns % 2 != 0:
+        last, done = 2 * pairs * b, pairs * LANES
+        lines = (at(above, done), at(here, done), at(below, done))
+        _even_last((*lines, at(x, last), at(dx, last)), steps[:5], 1, known, taps, sums, slope)
+        if two:
+            last += down
+            _odd_last((*lines, at(x, last), at(dx, last)), steps[:5], 1, known, taps, sums, slope)
 
 
 @part

@@ -28,7 +28,7 @@ class Arithmetic:
         self.ir = importlib.import_module("llvmlite.ir")
         self.builder = builder
         self.vector = self.ir.VectorType(self.ir.FloatType(), LANES)
-        self.zero = self.ir.Constant(self.vector, [0.0] * LANES)
+        self.zero, self.one = (self.ir.Constant(self.vector, [v] * LANES) for v in (0.0, 1.0))
 
     def plus(self, a: Any, b: Any) -> Any:
         return self.builder.fadd(a, b, flags=_CONTRACT)

@@ -36,13 +36,15 @@ class Cursor:
 Body = Callable[..., Sequence[Any]]
 
 
-def walk(body: Body, taps: int = 0, sums: int = 0, at_once: int = 1) -> Callable[..., None]:
+def walk(
+    body: Body, taps: int = 0, sums: Sequence[int] = (), at_once: int = 1
+) -> Callable[..., None]:
     """f(streams, steps, count, tables, taps, sums, slope) for LANES channels.
 
     Streams are pointers, which go on by their step for each of `count` pixels; tables are pointers
-    to one vector each. Taps, which are read, and sums, which are added to, are some vectors each:
-    a pointer to the first, and how far apart they lie, or () for none. So many pixels are taken
-    `at_once`, with sums of their own.
+    to one vector each. Taps, which are read, and groups of sums, which are added to, are some
+    vectors each: a pointer to the first, and how far apart they lie; or () for no taps. So many
+    pixels are taken `at_once`, with sums of their own.
     """
 
     def on_rows(
@@ -56,8 +58,9 @@ def walk(body: Body, taps: int = 0, sums: int = 0, at_once: int = 1) -> Callable
             return types.Tuple((given[0], types.intp)) if len(given) else given
 
         signature = types.void(
-            streams, paces, types.intp, tables, vectors(taps_at), vectors(sums_at), types.float32
-        )
+            streams, paces, types.intp, tables, vectors(taps_at),
+            types.Tuple([vectors(group) for group in sums_at]), types.float32,
+        )  # fmt: skip
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             _Walk(builder, values, body).write(taps, sums, at_once)
@@ -88,12 +91,16 @@ class _Walk:
         """Pointer and offset of each of some vectors."""
         return [(given[0], self.builder.mul(given[1], self._number(k))) for k in range(count)]
 
-    def write(self, taps: int, sums: int, at_once: int) -> None:
+    def write(self, taps: int, sums: Sequence[int], at_once: int) -> None:
         build, tools = self.builder, self.tools
         weights = [self.at.load(*place) for place in self._places(self.taps, taps)]
-        places = self._places(self.sums, sums)
+        places = [
+            place
+            for group, count in zip(self.sums, sums, strict=True)
+            for place in self._places(tools.unpack_tuple(build, group), count)
+        ]
         totals = [
-            [tools.alloca_once(build, self.at.vector) for _ in range(sums)] for _ in range(at_once)
+            [tools.alloca_once(build, self.at.vector) for _ in places] for _ in range(at_once)
         ]
         for k, place in enumerate(places):
             build.store(self.at.load(*place), totals[0][k])

@@ -52,7 +52,7 @@ class NormWindow(NormWindowPlan):
             for i, each in enumerate((before, after))
         )
         self.moments = (self._norms[0], self._norms[1])
-        self._room = np.empty((2, num * channels), np.float32)
+        self._room = np.empty((3, num * channels), np.float32)
         self._dw = np.empty(channels * TAPS, np.float32)
         self._drafts = np.empty(num * channels * TAPS, np.float32)
         apart = num * pixels * block <= OF_ONE_THREAD and outer >= 2 * backend.threads
