@@ -34,8 +34,9 @@ TOLERANCE = 0.06  # the share of all cores that others may use during a clean sa
 # A small rate, so that weights and losses stay sane however many steps are taken.
 SGD = {"base_lr": 1e-4, "momentum": 0.9, "weight_decay": 5e-4}
 LOSS_TOLERANCE, GRADIENT_TOLERANCE = 1e-4, 1e-2
-# Behind a BatchNorm some gradients are zero but for rounding, and the others carry more of it.
-NORMALISED_TOLERANCE, NORMALISED_FLOOR = 5e-2, 1e-5
+# Before a BatchNorm some gradients are zero but for rounding (those of MobileNet's first Scale have
+# norms of 8e-6 here and 5e-4 in PyTorch), and the others carry more of it.
+NORMALISED_TOLERANCE, NORMALISED_FLOOR = 5e-2, 3e-4
 # PyTorch frees and allocates its activations every step; with these limits raised, glibc keeps
 # the memory instead of returning it to the kernel and faulting it in again.
 KEEP_MEMORY = {
