@@ -21,6 +21,8 @@ from typing import Any, TypeVar, cast
 
 from .kernel_cache import fingerprint, held, keep_kernels_in_cache_folder
 from .kernel_workers import workers
+from .lean_compiler import OPTIONS as LEAN
+from .lean_compiler import lean
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -74,10 +76,11 @@ def jit(function: F) -> F:
 
 
 def kernel(types: str, **options: Any) -> Callable[[F], F]:
-    """The same for types that are known, as numba writes them, so that it can be made ahead."""
+    """The same for types that are known, as numba writes them, so that it can be made ahead; it
+    makes no arrays."""
 
     def make(function: F) -> F:
-        return cast(F, Kernel(function, types, **options))
+        return cast(F, Kernel(function, types, **LEAN, **options))
 
     return make
 
@@ -88,13 +91,13 @@ def fast_kernel(types: str) -> Callable[[F], F]:
 
 
 def part(function: F) -> F:
-    """Compile a function that only kernels call."""
-    return cast(F, Part(function))
+    """Compile a function that only kernels call; it makes no arrays."""
+    return cast(F, Part(function, **LEAN))
 
 
 def fast_part(function: F) -> F:
     """The same with licence to reorder arithmetic."""
-    return cast(F, Part(function, fastmath=FAST_MATH))
+    return cast(F, Part(function, **LEAN, fastmath=FAST_MATH))
 
 
 def inlined(function: F) -> F:
@@ -289,9 +292,14 @@ class Kernel(BuildingBlock):
         with held(index.with_suffix(".lock")) as ours:
             if ours:
                 types, _ = numba().core.sigutils.normalize_signature(f"({self.types},)")
-                with _without_collector():
+                with self._compiling():
                     self.compiled.compile(types)
             return ours
+
+    @contextlib.contextmanager
+    def _compiling(self) -> Iterator[None]:
+        with _without_collector(), lean() if self.types else contextlib.nullcontext():
+            yield
 
     def _make(self, arguments: tuple[Any, ...], is_wanted: Callable[[], bool]) -> Any:
         """Load it, or compile it; while another process does, make others that are expected."""
@@ -302,7 +310,7 @@ class Kernel(BuildingBlock):
         while is_wanted():
             with held(index.with_suffix(".lock")) as ours:
                 if ours:  # or another process has made it by now
-                    with _without_collector():
+                    with self._compiling():
                         return self._compile_for(*arguments)
             _make_another()
         raise KeyboardInterrupt
