@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import compiled
-from .compiled import inlined, kernel, part
+from .compiled import kernel, part
+from .expressions import floor, for_each, sqrt, where_any_bit
 from .instructions import at, copy, empty, free, min, view
 from .tasks import in_parallel
 
@@ -41,11 +42,10 @@ def key(seed: int, purpose: str) -> int:
     return int.from_bytes(digest, "little")
 
 
-@inlined
 def philox(key: Any, step: Any, sample: Any, block: Any) -> Any:
     """One block: words 0 and 1 in one uint64, low half first, words 2 and 3 in another.
 
-    All arguments are uint64; NumPy may give arrays of them.
+    All arguments are uint64, those of NumPy, arrays of them, or Numbers.
     """
     low = np.uint64(_LOW)
     half = np.uint64(0xFFFF)
@@ -68,6 +68,14 @@ def philox(key: Any, step: Any, sample: Any, block: Any) -> Any:
     return c0 | (c1 << shift), c2 | (c3 << shift)
 
 
+def _block_of_tile(i: Any, key: Any, step: Any, sample: Any, first_block: Any) -> tuple[Any, Any]:
+    a, b = philox(key, step, sample, first_block + i.view(np.uint64))
+    return a, b
+
+
+_blocks_of_tile = for_each(_block_of_tile, step=2)
+
+
 @part
 def philox_tile(
     key: Any, step: Any, sample: Any, first_block: Any, blocks: int, pairs: Any
@@ -76,10 +84,7 @@ def philox_tile(
 
     A function of its own, because this loop must vectorise and then is seven times as fast.
     """
-    for j in range(blocks):
-        a, b = philox(key, step, sample, first_block + np.uint64(j))
-        pairs[2 * j] = a
-        pairs[2 * j + 1] = b
+    _blocks_of_tile(blocks, (), (pairs, at(pairs, 1)), (key, step, sample, first_block))
 
 
 @kernel("u8, u8, u8, u4[:,::1]")
@@ -103,16 +108,15 @@ def _bits_numpy(key: int, step: int, first: int, rows: int, n: int) -> NDArray[n
     return np.stack(pairs, axis=-1).astype("<u8").view("<u4").reshape(rows, -1)[:, :n]
 
 
-@inlined
 def _log(x: Any) -> Any:
     """The natural logarithm of 0 < x <= 1, to the last bit or two; vectorises.
 
     x = 2^k m with m between sqrt(1/2) and sqrt(2), log m = 2 artanh((m - 1) / (m + 1)).
     """
-    least = np.uint64(0x3FE6A09E667F3BCD)  # the bits of sqrt(1/2)
-    shifted = view(np.float64(x), np.uint64) + (np.uint64(0x3FF0000000000000) - least)
-    k = np.float64(np.int32(shifted >> np.uint64(52)) - np.int32(1023))
-    m = view(np.uint64((shifted & np.uint64(0x000FFFFFFFFFFFFF)) + least), np.float64)
+    least = 0x3FE6A09E667F3BCD  # the bits of sqrt(1/2)
+    shifted = x.view(np.uint64) + (0x3FF0000000000000 - least)
+    k = ((shifted >> 52).astype(np.int32) - 1023).astype(np.float64)
+    m = ((shifted & 0x000FFFFFFFFFFFFF) + least).view(np.float64)
     s = (m - 1.0) / (m + 1.0)
     z = s * s
     series = (((z / 21 + 1 / 19) * z + 1 / 17) * z + 1 / 15) * z + 1 / 13
@@ -120,10 +124,9 @@ def _log(x: Any) -> Any:
     return k * 0.6931471805599453 + (2.0 * s + 2.0 * s * z * series)
 
 
-@inlined
 def _cos_sin(angle: Any) -> Any:
     """Cosine and sine of 0 <= angle < 2 pi, to the last bit or two; vectorises."""
-    quarter = np.floor(angle * (2 / np.pi) + 0.5)
+    quarter = floor(angle * (2 / np.pi) + 0.5)
     t = (angle - quarter * _HALF_PI) - quarter * _HALF_PI_REST
     z = t * t
     cos = ((z / 20922789888000 - 1 / 87178291200) * z + 1 / 479001600) * z - 1 / 3628800
@@ -131,10 +134,20 @@ def _cos_sin(angle: Any) -> Any:
     sin = ((z / 355687428096000 - 1 / 1307674368000) * z + 1 / 6227020800) * z - 1 / 39916800
     sin = (((sin * z + 1 / 362880) * z - 1 / 5040) * z + 1 / 120) * z - 1 / 6
     cos, sin = cos * z + 1.0, sin * z * t + t
-    which = np.int32(quarter) & np.int32(3)
-    odd, back = which & np.int32(1), which >= np.int32(2)
-    a, b = (-sin, cos) if odd else (cos, sin)
-    return (-a, -b) if back else (a, b)
+    which = quarter.astype(np.int32)
+    odd, back = which & 1, which & 2
+    a, b = where_any_bit(odd, -sin, cos), where_any_bit(odd, cos, sin)
+    return where_any_bit(back, -a, a), where_any_bit(back, -b, b)
+
+
+def _normal_pair(i: Any, first: Any, second: Any) -> tuple[Any, Any]:
+    """Two words, for radius and angle."""
+    radius = sqrt(-2.0 * _log((first.astype(np.float64) + 1.0) * 2.0**-32))
+    cos, sin = _cos_sin(second.astype(np.float64) * _TURN)
+    return (radius * cos).astype(np.float32), (radius * sin).astype(np.float32)
+
+
+_normal_pairs = for_each(_normal_pair, step=2)
 
 
 @part
@@ -143,11 +156,7 @@ def _normals(task: int, key: Any, step: Any, sample: Any, out: Any) -> None:
     count, numbers = min(4 * TILE, out.size - first), at(out, first)
     philox_tile(key, step, sample, np.uint64(TILE * task), count // 4, pairs)
     words = view(pairs, np.uint32)
-    for i in range(count // 2):  # words in pairs, for radius and angle
-        radius = np.sqrt(-2.0 * _log((np.float64(words[2 * i]) + 1.0) * 2.0**-32))
-        cos, sin = _cos_sin(np.float64(words[2 * i + 1]) * _TURN)
-        numbers[2 * i] = np.float32(radius * cos)
-        numbers[2 * i + 1] = np.float32(radius * sin)
+    _normal_pairs(count // 2, (words, at(words, 1)), (numbers, at(numbers, 1)), ())
     free(pairs)
 
 
