@@ -74,7 +74,7 @@ class Workers:
     def be_ready(self) -> None:
         """Kernels will be needed: where none has ever been compiled, let workers load the compiler
         while this process does other things."""
-        if find_spec("numba") is not None and not any(kernel_folder().glob("*/*.nbi")):
+        if find_spec("numba") is not None and not any(kernel_folder().glob("*.nbi")):
             self.ask()
 
     def unfinished(self) -> list[Ahead]:

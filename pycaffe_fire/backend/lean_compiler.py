@@ -1,8 +1,8 @@
 """What numba does for every function and our kernels do not need, left out while they compile.
 
-Kernels make no arrays, so there are no references to count or to prune; all their parts are
-optimised together at the end, so they need not be before; and numbers are added and compared a
-hundred times in a kernel, so what comes of that is found out once.
+Kernels make no arrays, so there are no references to count. All their parts are optimised together
+in the end, so what comes before need only tidy them up for that. Numbers are added and compared a
+hundred times in a kernel, so what that gives is found out once.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from functools import cache
 from typing import Any
 
 OPTIONS = {"_nrt": False}  # references to arrays are not counted
+# Variables leave memory and small branches become choices, as loops need it to vectorise.
+TIDYING = ("sroa", "simplify_cfg", "instruction_combine", "simplify_cfg")
 
 
 @contextlib.contextmanager
@@ -34,11 +36,21 @@ def lean() -> Iterator[None]:
 
 @cache
 def _library(usual: type[Any]) -> type[Any]:
+    llvm = importlib.import_module("llvmlite.binding")
+
     class Library(usual):
         """Where a kernel and its parts become machine code."""
 
         def _optimize_functions(self, module: Any) -> None:
+            if not hasattr(self._codegen, "_pass_builder"):  # an older numba
+                return super()._optimize_functions(module)
             module.data_layout = self._codegen._data_layout
+            for function in module.functions:
+                if not function.is_declaration:
+                    passes = llvm.create_new_function_pass_manager()
+                    for name in TIDYING:
+                        getattr(passes, f"add_{name}_pass")()
+                    passes.run(function, self._codegen._pass_builder())
 
     return Library
 

@@ -110,8 +110,7 @@ print(len(workers._processes), "numba" in sys.modules)
 @pytest.mark.parametrize("cached", (False, True), ids=("nothing cached", "something cached"))
 def test_a_worker_loads_the_compiler_before_kernels_are_known(cached: bool, tmp_path: Path) -> None:
     if cached:
-        (tmp_path / "pooling-0").mkdir()
-        (tmp_path / "pooling-0" / "kernel.nbi").touch()
+        (tmp_path / "kernel.nbi").touch()
     done = subprocess.run(
         [sys.executable, "-c", READY], capture_output=True, text=True, timeout=120, check=True,
         env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
@@ -277,3 +276,17 @@ def test_kernels_meet_the_types_that_they_say() -> None:
     for kernel in cast(tuple[compiled.Kernel, ...], MET):
         types, _ = compiled.numba().core.sigutils.normalize_signature(f"({kernel.types},)")
         assert types in kernel.compiled.overloads, kernel.place
+
+
+@needs_numba
+def test_the_kernels_of_the_update_are_expected_before_the_net_is_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Workers have nothing else to do while the first weights are drawn."""
+    backend = KernelBackend()
+    asked: list[Any] = []
+    monkeypatch.setattr(compiled.Kernel, "expect", lambda kernel: asked.append(kernel))
+    net = schema.parse_text(NET, schema.NetParameter())
+    param = schema.SolverParameter(type="SGD", lr_policy="fixed", base_lr=0.01, train_net_param=net)
+    Solver(param, SolverOptions(backend, 1))
+    assert asked[:2] == [update.sgd, update.block_dots] and dropout.apply in asked[2:]

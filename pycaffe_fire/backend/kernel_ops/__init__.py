@@ -85,10 +85,14 @@ class KernelBackend(NumPyBackend):
             return super().softmax_plan(x, y, axis)
         return Softmax(self, x, y, axis)
 
+    def expect_update(self, formula: Formula) -> None:
+        if formula.kernel in kernels.RULES:
+            expect(kernels.RULES[formula.kernel], kernels.block_dots)
+
     def update(self, formula: Formula, segments: Sequence[Segment]) -> UpdateStep:
         if not available() or formula.kernel not in kernels.RULES:
             return super().update(formula, segments)
-        expect(kernels.RULES[formula.kernel], kernels.block_dots)
+        self.expect_update(formula)
         return Update(self.threads, kernels.RULES[formula.kernel], segments)
 
     def dots(self, segments: Sequence[Segment]) -> SegmentDots:
