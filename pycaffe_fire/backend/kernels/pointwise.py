@@ -85,7 +85,7 @@ def _total_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: An
     return [at.plus(sums[0], here[0].read())]
 
 
-_add_pixels = walk(_total_body, sums=1, at_once=4)
+_add_pixels = walk(_total_body, sums=(1,), at_once=4)
 
 
 @part
@@ -121,7 +121,9 @@ def _share(task: int, tasks: int, x: Any, dy: Any, dw: Any, db: Any) -> None:
                 if db.size and top == 0 < bottom:
                     for k in range(width):
                         total = at(db, (block + k) * LANES)
-                        _add_pixels((at(g, k * apart),), (LANES,), count, (), (), (total, 0), 0.0)
+                        _add_pixels(
+                            (at(g, k * apart),), (LANES,), count, (), (), ((total, 0),), 0.0
+                        )
                 block += width
 
 
