@@ -38,12 +38,13 @@ def lean() -> Iterator[None]:
 def _library(usual: type[Any]) -> type[Any]:
     llvm = importlib.import_module("llvmlite.binding")
 
-    class Library(usual):
+    class Library(usual):  # type: ignore[misc]
         """Where a kernel and its parts become machine code."""
 
         def _optimize_functions(self, module: Any) -> None:
             if not hasattr(self._codegen, "_pass_builder"):  # an older numba
-                return super()._optimize_functions(module)
+                super()._optimize_functions(module)
+                return
             module.data_layout = self._codegen._data_layout
             for function in module.functions:
                 if not function.is_declaration:

@@ -104,4 +104,4 @@ def test_numbers_of_two_kinds_do_not_meet() -> None:
     namespace = {"mixed": mixed}
     exec("def call(x):\n    mixed(x.size, (x,), (x,), ())", namespace)
     with pytest.raises(Exception, match="float64 meets int64"):
-        compiled.jit(namespace["call"])(np.ones(3))  # type: ignore[arg-type]
+        compiled.jit(namespace["call"])(np.ones(3))
