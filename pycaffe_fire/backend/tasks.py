@@ -12,27 +12,37 @@ from typing import Any
 from .compiled import Intrinsic, compiled_into
 
 
-def _write_parallel(typing: Any, count: Any, function: Any, arguments: Any) -> Any:
-    """in_parallel(count, f, arguments): f(task, *arguments) for every task below `count`, on the
-    threads of `use_threads`, each with a run of neighbouring tasks."""
-    types = importlib.import_module("numba.core.types")
+def _write_parallel(back: bool) -> Any:
+    """f(count, g, arguments): g(task, *arguments) for every task below `count`, on the threads of
+    `use_threads`, each with a run of neighbouring tasks, which is the same every time; or `back`,
+    from the last task of each run to the first."""
 
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        task = compiled_into(
-            context, function.typing_key._defn.dispatcher, (types.intp, *arguments)
-        )
-        _Launch(context, builder, task, arguments).write(values[0], values[2])
-        return context.get_dummy_value()
+    def launch(typing: Any, count: Any, function: Any, arguments: Any) -> Any:
+        types = importlib.import_module("numba.core.types")
 
-    return types.void(types.intp, function, arguments), generate
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            task = compiled_into(
+                context, function.typing_key._defn.dispatcher, (types.intp, *arguments)
+            )
+            _Launch(context, builder, task, arguments, back).write(values[0], values[2])
+            return context.get_dummy_value()
+
+        return types.void(types.intp, function, arguments), generate
+
+    return launch
 
 
-def _one_after_the_other(count: int, function: Callable[..., None], arguments: Any) -> None:
-    for task in range(count):
-        function(task, *arguments)
+def _one_after_the_other(back: bool) -> Any:
+    def run(count: int, function: Callable[..., None], arguments: Any) -> None:
+        for task in reversed(range(count)) if back else range(count):
+            function(task, *arguments)
+
+    return run
 
 
-in_parallel = Intrinsic(_write_parallel, _one_after_the_other)
+in_parallel, in_parallel_back = (
+    Intrinsic(_write_parallel(back), _one_after_the_other(back)) for back in (False, True)
+)
 
 
 class _Launch:
@@ -42,10 +52,10 @@ class _Launch:
     share to share. One argument that starts at 0 and has a step of 1 is the number of the share.
     """
 
-    def __init__(self, context: Any, builder: Any, task: Any, arguments: Any) -> None:
+    def __init__(self, context: Any, builder: Any, task: Any, arguments: Any, back: bool) -> None:
         self.ir = importlib.import_module("llvmlite.ir")
         self.tools = importlib.import_module("numba.core.cgutils")
-        self.context, self.builder, self.task = context, builder, task
+        self.context, self.builder, self.task, self.back = context, builder, task, back
         self.integer = self.tools.intp_t
         self.byte = self.ir.IntType(8).as_pointer()
         values = context.get_value_type(arguments)
@@ -100,6 +110,8 @@ class _Launch:
         last = build.add(first, build.load(body.args[1]))
         start, stop = (build.sdiv(build.mul(count, n), threads) for n in (first, last))
         with tools.for_range_slice(build, start, stop, self.integer(1)) as (task, _):
+            if self.back:
+                task = build.sub(build.add(start, stop), build.add(task, self.integer(1)))
             self.context.call_internal_no_propagate(
                 build, self.task.fndesc, self.task.signature,
                 [task, *tools.unpack_tuple(build, arguments)],

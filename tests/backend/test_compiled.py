@@ -17,7 +17,7 @@ import pytest
 from pycaffe_fire.backend import compiled
 from pycaffe_fire.backend.instructions import at, empty, free, max, min, view, zeros
 from pycaffe_fire.backend.kernel_cache import fingerprint
-from pycaffe_fire.backend.tasks import in_parallel
+from pycaffe_fire.backend.tasks import in_parallel, in_parallel_back
 
 needs_numba = pytest.mark.skipif(not compiled.available(), reason="there is no numba")
 
@@ -47,6 +47,22 @@ def _share(task: int, numbers: Any, out: Any) -> None:
 @compiled.jit
 def shares(numbers: Any, out: Any) -> None:
     in_parallel(numbers.size, _share, (numbers, out))
+
+
+@compiled.part
+def _note(task: int, out: Any, done: Any) -> None:
+    out[task] += 1 + done[0]
+    done[0] += 1
+
+
+@compiled.jit
+def order_back(out: Any, done: Any) -> None:
+    in_parallel_back(out.size, _note, (out, done))
+
+
+@compiled.jit
+def shares_back(numbers: Any, out: Any) -> None:
+    in_parallel_back(numbers.size, _share, (numbers, out))
 
 
 @compiled.jit
@@ -157,6 +173,21 @@ def test_the_plain_functions_stand_in_where_numba_is_missing(
     done: list[tuple[int, str]] = []
     in_parallel(3, lambda task, name: done.append((task, name)), ("a",))
     assert done == [(0, "a"), (1, "a"), (2, "a")]
+    in_parallel_back(2, lambda task, name: done.append((task, name)), ("b",))
+    assert done[3:] == [(1, "b"), (0, "b")]
+
+
+@needs_numba
+def test_tasks_from_the_last_to_the_first() -> None:
+    compiled.use_threads(1)
+    out, done = np.zeros(5, np.int64), np.zeros(1, np.int64)
+    order_back(out, done)
+    assert out.tolist() == [5, 4, 3, 2, 1]
+    compiled.use_threads(2)
+    numbers = np.arange(5)
+    pairs = np.zeros((5, 2), np.int64)
+    shares_back(numbers, pairs)
+    assert np.array_equal(pairs, np.stack([numbers * FACTOR, numbers * FACTOR + 1], 1))
 
 
 @needs_numba

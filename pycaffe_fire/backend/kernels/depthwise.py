@@ -2,8 +2,8 @@
 
 All of it is a matter of single channels. So blocks of channels are taken one by one, and most of
 what is read again, since statistics come before values, twice, is still in a cache. Layouts are of
-the family N [C/b] S [b]; samples are gone through row by row, and every second time from the last
-one to the first: its neighbours are in the cache even where that has no room for all. What is
+the family N [C/b] S [b]; samples are gone through row by row, and every second time from a thread's
+last one to its first: the neighbours are in its cache even where that has no room for all. What is
 summed is kept for each sample and added in order: the same for any number of threads, however they
 share the work. Blocks are multiples of LANES. Windows are padded by 1.
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from ..compiled import inlined, kernel, part
 from ..instructions import at, clear, copy, free, max, min, zeros
-from ..tasks import in_parallel
+from ..tasks import in_parallel, in_parallel_back
 from .tiles import LANES
 from .walks import walk
 
@@ -31,6 +31,7 @@ KINDS = 9  # of tables
 EPS, OWN, SLOPE = range(3)
 TAPS = 9  # of a window
 SAMPLED = 16  # pixels whose mean is near that of all
+AHEAD = 2**21  # numbers of a block, at most, that the cache takes beside the one before it
 
 # What is done with every pixel; see Body in walks.py.
 
@@ -49,6 +50,11 @@ def _normal_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: A
     low = at.plus(at.times(value, slope), at.zero)  # never -0
     here[1].write(at.where_positive(value, value, low))
     return []
+
+
+def _line_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
+    here[2].prefetch()
+    return _normal_body(at, here, tables, taps, sums, slope)
 
 
 def _window_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
@@ -137,7 +143,8 @@ def _gradient_walk(lines: Any, *columns: Any) -> Any:
 
 
 _moments_row = walk(_moments_body, sums=(2,), at_once=4)
-_normalise_row, _window_row = walk(_normal_body), walk(_window_body, TAPS)
+_normalise_row, _line_row = walk(_normal_body), walk(_line_body)
+_window_row = walk(_window_body, TAPS)
 _sums_of, _inner_row = walk(_sums_body, sums=(2,), at_once=2), walk(_inner_body)
 _gradient_row, _copy_row = _gradient_walk(ALL, ALL), walk(_copy_body)
 _even_pairs, _odd_pairs = _gradient_walk(EVEN, EVEN, ODD), _gradient_walk(ODD, EVEN, ODD)
@@ -236,22 +243,27 @@ def _convolve(
     n: int, x: Any, w: Any, z: Any, block: int, height: int, columns: int,
     stride: int, tables: Any, rules: Any, room: Any,
 ) -> None:  # fmt: skip
-    """z = window over relu(normal x), and its moments."""
-    _, outer, pixels, b = x.shape
+    """z = window over relu(normal x), and its moments.
+
+    Meanwhile x of the next block is read into the cache: its moments wait for nothing else.
+    """
+    num, outer, pixels, b = x.shape
     made, none = z.shape[2], np.float32(0)
     rows, across = (height - 1) // stride + 1, (columns - 1) // stride + 1
     sample, row = _sample_and_row(n, block, outer, b)
     size, step = (columns + 2) * LANES, stride * LANES
     lines = zeros(4 * size, np.float32)
+    ahead = pixels * b if block + 1 < outer and num * pixels * b <= AHEAD else 0
     for lane in range(0, b, LANES):
         known, taps = _known(tables, 0, row + lane), at(w, row * TAPS + lane)
         source, target, ready = sample * pixels + lane, sample * made + lane, 0
         for r in range(rows):
             centre = r * stride
             while ready < min(centre + 2, height):
-                _normalise_row(
-                    (at(x, source + ready * columns * b), at(lines, ready % 3 * size + LANES)),
-                    (b, LANES), columns, known, (), (), np.float32(rules[0, SLOPE]),
+                place = source + ready * columns * b
+                _line_row(
+                    (at(x, place), at(lines, ready % 3 * size + LANES), at(x, place + ahead)),
+                    (b, LANES, b), columns, known, (), (), np.float32(rules[0, SLOPE]),
                 )  # fmt: skip
                 ready += 1
             _window_row(
@@ -302,16 +314,6 @@ def _forward_block(
         _normalise(n, z, y, block, tables, rules)
 
 
-@part
-def _convolve_back(
-    task: int, x: Any, w: Any, z: Any, block: int, height: int, columns: int, stride: int,
-    tables: Any, rules: Any, room: Any,
-) -> None:  # fmt: skip
-    """The same, from the last sample on."""
-    n = x.shape[0] - 1 - task
-    _convolve(n, x, w, z, block, height, columns, stride, tables, rules, room)
-
-
 @kernel(f"{ARRAYS}, f4[::1], {ARRAYS}, {ARRAYS}, {TABLES}, i8, i8, i8, b1")
 def forward(
     x: Any, w: Any, z: Any, y: Any, tables: Any, rules: Any, room: Any, height: int, columns: int,
@@ -328,8 +330,8 @@ def forward(
         if rules[0, OWN] != 0:
             in_parallel(num, _moments, (x, block, room))
         _know(x, 0, block, tables, rules, room)
-        in_parallel(
-            num, _convolve_back, (x, w, z, block, height, columns, stride, tables, rules, room)
+        in_parallel_back(
+            num, _convolve, (x, w, z, block, height, columns, stride, tables, rules, room)
         )
         _know(z, 1, block, tables, rules, room)
         in_parallel(num, _normalise, (z, y, block, tables, rules))
@@ -455,18 +457,6 @@ def _input_gradient(
 
 
 @part
-def _gradients_back(
-    task: int, x: Any, w: Any, z: Any, dy: Any, dx: Any, drafts: Any, block: int, height: int,
-    columns: int, stride: int, tables: Any, rules: Any, room: Any, keep: bool,
-) -> None:  # fmt: skip
-    """The same, from the last sample on."""
-    n = x.shape[0] - 1 - task
-    _gradients(
-        n, x, w, z, dy, dx, drafts, block, height, columns, stride, tables, rules, room, keep
-    )
-
-
-@part
 def _backward_block(
     block: int, x: Any, w: Any, z: Any, dy: Any, dx: Any, drafts: Any, tables: Any, rules: Any,
     room: Any, height: int, columns: int, stride: int, keep: bool,
@@ -504,8 +494,8 @@ def backward(
     for block in range(0 if apart else outer):
         in_parallel(num, _sum_gradients, (z, dy, block, tables, rules, room))
         _learn(z, 1, block, tables, rules, room)
-        in_parallel(
-            num, _gradients_back,
+        in_parallel_back(
+            num, _gradients,
             (x, w, z, dy, dx, drafts, block, *geometry, tables, rules, room, keep),
         )  # fmt: skip
         _learn(x, 0, block, tables, rules, room)

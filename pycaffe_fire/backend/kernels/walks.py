@@ -14,6 +14,8 @@ from ..compiled import Intrinsic
 from .sweeps import Arithmetic
 from .tiles import LANES
 
+_PREFETCH = (0, 3, 1)  # to read, into all caches, data
+
 
 class Cursor:
     """Where a stream is."""
@@ -26,6 +28,15 @@ class Cursor:
         build = self._at.builder
         place = build.add(self._offset, self._at.ir.Constant(self._offset.type, ahead * LANES))
         return self._at.load(self._pointer, place)
+
+    def prefetch(self) -> None:
+        """Let it come into the cache: somebody will read it."""
+        build, ir = self._at.builder, self._at.ir
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        call = build.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        place = build.bitcast(build.gep(self._pointer, [self._offset]), byte)
+        build.call(call, [place, *map(number, _PREFETCH)])
 
     def write(self, value: Any) -> None:
         self._at.store(value, self._pointer, self._offset)
