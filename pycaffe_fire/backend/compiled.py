@@ -7,6 +7,7 @@ than everything else that `import pycaffe_fire` does.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import inspect
@@ -83,6 +84,12 @@ def kernel(types: str, **options: Any) -> Callable[[F], F]:
         return cast(F, Kernel(function, types, **LEAN, **options))
 
     return make
+
+
+def table_kernel(function: F) -> F:
+    """The same for a kernel whose argument is the address of a table of integers: addresses of
+    arrays, and numbers. See `Kernel.native`."""
+    return kernel("i8", no_cfunc_wrapper=False)(function)
 
 
 def fast_kernel(types: str) -> Callable[[F], F]:
@@ -300,6 +307,15 @@ class Kernel(BuildingBlock):
     def _compiling(self) -> Iterator[None]:
         with _without_collector(), lean() if self.types else contextlib.nullcontext():
             yield
+
+    @cached_property
+    def native(self) -> Callable[[int], None]:
+        """A kernel of one integer as a function of C: its calls look nothing up in Python."""
+        made = self.compiled
+        made._compile_for_args(0)
+        (found,) = made.overloads.values()
+        address = found.library.get_pointer_to_function(found.fndesc.llvm_cfunc_wrapper_name)
+        return ctypes.CFUNCTYPE(None, ctypes.c_int64)(address)
 
     def _make(self, arguments: tuple[Any, ...], is_wanted: Callable[[], bool]) -> Any:
         """Load it, or compile it; while another process does, make others that are expected."""

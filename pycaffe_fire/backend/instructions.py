@@ -33,6 +33,17 @@ def _write_at(typing: Any, source: Any, offset: Any) -> Any:
     return pointer(source, types.intp), generate
 
 
+def _write_pointer(typing: Any, address: Any, kind: Any) -> Any:
+    """pointer(address, kind): to numbers of that kind."""
+    types = importlib.import_module("numba.core.types")
+    result = types.CPointer(kind.dtype)
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.inttoptr(values[0], context.get_value_type(result))
+
+    return result(types.intp, kind), generate
+
+
 def _write_view(typing: Any, value: Any, kind: Any) -> Any:
     """view(value, kind): the same bits as a number of another kind; or such a pointer."""
     types = importlib.import_module("numba.core.types")
@@ -149,6 +160,7 @@ def _write_clear(typing: Any, target: Any, count: Any) -> Any:
 
 
 at = Intrinsic(_write_at)
+pointer = Intrinsic(_write_pointer)
 copy = Intrinsic(_write_copy)
 clear = Intrinsic(_write_clear)
 view = Intrinsic(_write_view, lambda value, kind: value.view(kind))

@@ -209,7 +209,7 @@ layer { name: "bn" type: "BatchNorm" bottom: "folded" top: "folded" }
 """
 
 
-@pytest.mark.parametrize("method", plan_trials.METHODS)
+@pytest.mark.parametrize("method", plan_trials.WINDOWS)
 def test_nets_run_what_was_chosen(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     monkeypatch.setattr(plan_trials, "_fastest", lambda plan: method)
     param = schema.parse_text(NET, schema.NetParameter())

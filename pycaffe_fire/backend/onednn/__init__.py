@@ -35,6 +35,7 @@ from .layouts import Descriptor, OneDNNTensor, Program, Workspace
 from .library import BF16, BINARY_ADD, F32, RELU, Library
 from .norm_sum import NormSum
 from .norm_window import NormWindow
+from .packed_pointwise import PackedPointwise
 from .plan_trials import faster_if_packed, fastest_convolution
 from .pointwise import Pointwise
 from .pooling import Pooling
@@ -182,7 +183,9 @@ class OneDNNBackend(KernelBackend):
         return fastest_convolution(direct) if self._may_transform else direct
 
     def joined(self, plans: Sequence[WeightedPlan]) -> Callable[[], None]:
-        programs = [plan.program() for plan in plans if isinstance(plan, Weighted)]
+        programs = [
+            plan.program() for plan in plans if isinstance(plan, Weighted | PackedPointwise)
+        ]
         whole = [program for program in programs if isinstance(program, Program)]
         if len(whole) == len(plans):
             return Program.joined(whole).run

@@ -14,7 +14,10 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...errors import BackendError
+from ..compiled import use_threads
 from ..tensor import NATIVE, Array, Layout, Tensor
 from .library import (
     ANY_LAYOUT,
@@ -175,6 +178,7 @@ class OneDNNTensor(Tensor):
 
     def __init__(self, backend: OneDNNBackend, shape: Sequence[int]) -> None:
         self._memories: list[tuple[Descriptor, int]] = []
+        self._tables: list[tuple[weakref.ref[Array], int]] = []
         super().__init__(backend, shape)
 
     def memory(self, layout: Descriptor | None = None) -> int:
@@ -189,11 +193,24 @@ class OneDNNTensor(Tensor):
         self._memories.append((layout, handle))
         return handle
 
+    def write_address(self, table: Array, place: int) -> None:
+        """Into a table, now and whenever storage is assigned."""
+        self._tables = [known for known in self._tables if known[0]() is not None]
+        self._tables.append((weakref.ref(table), place))
+        if self.buffer is not None:
+            table[place] = self.buffer.ctypes.data
+
     def bind(self, buffer: Array | None) -> None:
         super().bind(buffer)
-        if buffer is not None:
-            for _, handle in self._memories:
-                self.backend.library.call("memory_set_data_handle", handle, buffer.ctypes.data)
+        if buffer is None:
+            return
+        address = buffer.ctypes.data
+        for _, handle in self._memories:
+            self.backend.library.call("memory_set_data_handle", handle, address)
+        for ref, place in self._tables:
+            table = ref()
+            if table is not None:
+                table[place] = address
 
     def _replace_layout(self, layout: Layout) -> None:
         self._release()
@@ -238,12 +255,13 @@ _OUTPUTS = ("dst", "diff_src", "diff_weights", "diff_bias", "diff_scale", "diff_
 
 
 class Program:
-    """Primitives with frozen arguments, run one after the other: one ctypes call each."""
+    """Primitives and kernels with frozen arguments, run in turn: one ctypes call each."""
 
     def __init__(self, backend: OneDNNBackend) -> None:
         self.backend = backend
         self.library = backend.library
-        self._calls: list[tuple[int, int, int, int]] = []
+        self._calls: list[tuple[Callable[..., int | None], tuple[int, ...]]] = []
+        self._has_kernels = False
         self._keep: list[Any] = []
         self._reads: list[OneDNNTensor] = []
         self._writes: list[OneDNNTensor] = []
@@ -257,6 +275,7 @@ class Program:
         for program in programs:
             whole._keep.append(program)
             whole._calls += program._calls
+            whole._has_kernels |= program._has_kernels
             for tensor in program._reads:
                 whole._note(tensor, written=False)
             for tensor in program._writes:
@@ -298,7 +317,21 @@ class Program:
             self._note(tensor, written or which in also_writes)
         frozen = (ExecArgument * len(table))(*table)
         self._keep += [frozen, arguments, _Owned(library, primitive, primitive_descriptor)]
-        self._calls.append((primitive, library.stream, len(table), C.addressof(frozen)))
+        given = (primitive, library.stream, len(table), C.addressof(frozen))
+        self._calls.append((library.execute, given))
+
+    def add_kernel(
+        self, kernel: Any, sources: Sequence[Tensor], target: Tensor, numbers: Sequence[int]
+    ) -> None:
+        """Append a `table_kernel`; its table holds where the tensors are, then the numbers."""
+        table = np.array([0] * (len(sources) + 1) + [*numbers], np.int64)
+        for place, tensor in enumerate((*sources, target)):
+            assert isinstance(tensor, OneDNNTensor)
+            tensor.write_address(table, place)
+            self._note(tensor, written=tensor is target)
+        self._keep.append(table)
+        self._calls.append((kernel.native, (table.ctypes.data,)))
+        self._has_kernels = True
 
     def _note(self, tensor: OneDNNTensor, written: bool) -> None:
         """Sources come first in an argument table, so an in-place argument counts as read."""
@@ -457,9 +490,10 @@ class Program:
         for tensor in self._writes:
             if tensor.buffer is None:
                 tensor.allocate()
-        execute = self.library.execute
-        for primitive, stream, count, table in self._calls:
-            status = execute(primitive, stream, count, table)
+        if self._has_kernels:
+            use_threads(self.backend.threads)
+        for call, arguments in self._calls:
+            status = call(*arguments)
             if status:
                 raise BackendError(f"oneDNN could not run a primitive (status {status})")
         for tensor in self._writes:

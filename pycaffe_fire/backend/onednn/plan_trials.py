@@ -28,6 +28,7 @@ from ..plans import WeightedPlan
 from .convolution import Convolution
 from .inner_product import InnerProduct
 from .packed_inner_product import PackedInnerProduct
+from .packed_pointwise import PackedPointwise
 from .packed_winograd import GroupedWinograd, PackedWinograd
 from .winograd import Winograd
 
@@ -40,24 +41,30 @@ MOST_TRIED = 8_000_000  # weights of an inner product: no cache holds them, and 
 
 def fastest_convolution(direct: Convolution) -> WeightedPlan:
     """A plan for weights that rarely change."""
-    if not Winograd.can(direct):
+    methods = _methods(direct)
+    if len(methods) == 1:
         return direct
-    pixels = direct.y.shape[0] * prod(direct.y.shape[2:])
-    if pixels * prod(direct.w.shape) < WORTH_A_TRIAL:
+    if _multiplications(direct) < WORTH_A_TRIAL:
         return _estimated(direct)
     known = _choices(direct.backend.describe())
     shapes = (list(blob.shape) for blob in (direct.x, direct.w, direct.y))
     op = f"convolution {' '.join(map(str, shapes))} pad {list(direct.window.pad)}"
     name = known.get(op)
-    if name not in METHODS:
+    if name not in methods:
         name = _fastest(direct)
         if name is None:
             return _estimated(direct)
         known.keep(op, name)
-    return METHODS[name](direct) or direct
+    return methods[name](direct) or direct
+
+
+def _multiplications(direct: Convolution) -> int:
+    return direct.y.shape[0] * prod(direct.y.shape[2:]) * prod(direct.w.shape)
 
 
 def _estimated(direct: Convolution) -> WeightedPlan:
+    if PackedPointwise.can(direct) and _multiplications(direct) >= WORTH_A_TRIAL:
+        return PackedPointwise(direct)
     return PackedWinograd(direct) if PackedWinograd.suits(direct) else direct
 
 
@@ -66,11 +73,18 @@ def _grouped(direct: Convolution) -> WeightedPlan | None:
     return plan if plan.has_kernel else None
 
 
-METHODS: dict[str, Callable[[Convolution], WeightedPlan | None]] = {
-    "direct": lambda direct: direct,
-    "Winograd": PackedWinograd,
-    "Winograd, products as groups": _grouped,
-}
+Methods = dict[str, Callable[[Convolution], WeightedPlan | None]]
+DIRECT: Methods = {"direct": lambda direct: direct}
+WINDOWS: Methods = {
+    **DIRECT, "Winograd": PackedWinograd, "Winograd, products as groups": _grouped,
+}  # fmt: skip
+POINTS: Methods = {**DIRECT, "product": PackedPointwise}
+
+
+def _methods(direct: Convolution) -> Methods:
+    if Winograd.can(direct):
+        return WINDOWS
+    return POINTS if PackedPointwise.can(direct) else DIRECT
 
 
 @cache
@@ -92,7 +106,7 @@ def _stand_in(direct: Convolution) -> Convolution:
 
 def _fastest(direct: Convolution) -> str | None:
     stand_in = _stand_in(direct)
-    made = {name: make(stand_in) for name, make in METHODS.items()}
+    made = {name: make(stand_in) for name, make in _methods(direct).items()}
     return _least_time({name: plan for name, plan in made.items() if plan is not None})
 
 
