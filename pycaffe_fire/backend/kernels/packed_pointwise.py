@@ -16,7 +16,7 @@ import numpy as np
 
 from ..compiled import Intrinsic, inlined, part, table_kernel
 from ..instructions import at, pointer, view
-from ..tasks import in_parallel
+from ..tasks import in_turns
 from .sweeps import Arithmetic
 from .tiles import LANES
 
@@ -121,6 +121,6 @@ def multiply(address: int) -> None:
     bias, y = pointer(table[2], np.float32), pointer(table[3], np.float32)
     samples, inputs, groups, pixels, parts = table[4], table[5], table[6], table[7], table[8]
     slope = view(np.int32(table[9]), np.float32)
-    in_parallel(
+    in_turns(
         samples * parts * groups, _multiply, (x, w, bias, y, inputs, groups, pixels, parts, slope)
     )
