@@ -206,7 +206,7 @@ class Backend(ABC):
         they do. What method it takes may depend on how long each takes here. None: no other."""
         return None
 
-    def joined(self, plans: Sequence[WeightedPlan]) -> Callable[[], None]:
+    def joined(self, plans: Sequence[WeightedPlan | Plan]) -> Callable[[], None]:
         """One call for the forward passes of several plans that `join`, in this order."""
         raise NotImplementedError  # none does
 
@@ -342,6 +342,10 @@ class Backend(ABC):
     @abstractmethod
     def softmax_plan(self, x: Blob, y: Blob, axis: int) -> Plan:
         """The same from blob to blob, with its gradient; x and y may be one blob."""
+
+    def inference_softmax(self, x: Blob, y: Blob, axis: int) -> Plan | None:
+        """The same, forward only, for blobs as they lie, if it is a plan that `joins`."""
+        return None
 
     @abstractmethod
     def update(self, formula: Formula, segments: Sequence[Segment]) -> UpdateStep:

@@ -44,6 +44,8 @@ class Draw:
 class Plan(ABC):
     """An op with one input and one output, planned for fixed blobs."""
 
+    joins = False  # does `Backend.joined` take it?
+
     @abstractmethod
     def forward(self) -> None: ...
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..backend.blob import Blob
-from ..backend.plans import WeightedPlan, Window
+from ..backend.plans import Plan, WeightedPlan, Window
 
 
 class PerChannel(NamedTuple):
@@ -52,7 +52,7 @@ def keeping_layout(blob: Blob) -> Iterator[None]:
 class FrozenOp(ABC):
     """A plan with its own form of the weights, made by `refresh` and again when they change."""
 
-    plan: WeightedPlan
+    plan: WeightedPlan | Plan
     window: Window | None = None  # of a convolution, as it is planned
 
     @abstractmethod
@@ -67,6 +67,8 @@ class FoldedWeights(FrozenOp):
 
     `weights` and `bias` are for the plan, which is given afterwards.
     """
+
+    plan: WeightedPlan
 
     def __init__(self, blobs: Sequence[Blob], after: After, window: Window) -> None:
         self._sources, self._after, self.window = blobs, after, window
@@ -95,8 +97,20 @@ class FoldedWeights(FrozenOp):
 class OwnWeights(FrozenOp):
     """A layer's own weights, maybe packed: only inference can afford that."""
 
+    plan: WeightedPlan
+
     def __init__(self, plan: WeightedPlan, window: Window | None = None) -> None:
         self.plan, self.window = plan, window
 
     def refresh(self) -> None:
         self.plan.pack()
+
+
+class NoWeights(FrozenOp):
+    """An op without any, which can be a part of one call for several (Backend.joined)."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def refresh(self) -> None:
+        pass

@@ -14,6 +14,7 @@ from ..schema.proto import LayerParameter
 from .base import Layer, register_layer
 from .coordinates import CoordMap, sliding
 from .description import Storage, window_text
+from .frozen import After, FrozenOp, NoWeights
 from .stochastic_pooling import StochasticPooling
 
 
@@ -142,6 +143,11 @@ class Pooling(Layer):
         floor = self.param.pooling_param.round_mode == schema.PoolingParameter.FLOOR
         kernel, stride, pad = window.kernel[axis], window.stride[axis], window.pad[axis]
         return pooled_size(size, kernel, stride, pad, any(window.pad), floor)
+
+    def frozen(
+        self, bottom: Blob, top: Blob, after: After, stride: tuple[int, ...] | None = None
+    ) -> FrozenOp | None:
+        return NoWeights(self._plan) if self._plan.joins and after == After() else None
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self._plan.forward()

@@ -35,11 +35,11 @@ from .layouts import Descriptor, OneDNNTensor, Program, Workspace
 from .library import BF16, BINARY_ADD, F32, RELU, Library
 from .norm_sum import NormSum
 from .norm_window import NormWindow
-from .packed_pointwise import PackedPointwise
 from .plan_trials import faster_if_packed, fastest_convolution
 from .pointwise import Pointwise
 from .pooling import Pooling
-from .weighted import Weighted
+from .softmax import Softmax
+from .weighted import Joinable
 from .weighted_sum import WeightedSum
 from .winograd import Winograd
 
@@ -182,10 +182,8 @@ class OneDNNBackend(KernelBackend):
         direct = Convolution(self, x, w, b, y, window, groups, relu, transposed=False)
         return fastest_convolution(direct) if self._may_transform else direct
 
-    def joined(self, plans: Sequence[WeightedPlan]) -> Callable[[], None]:
-        programs = [
-            plan.program() for plan in plans if isinstance(plan, Weighted | PackedPointwise)
-        ]
+    def joined(self, plans: Sequence[WeightedPlan | Plan]) -> Callable[[], None]:
+        programs = [plan.program() for plan in plans if isinstance(plan, Joinable)]
         whole = [program for program in programs if isinstance(program, Program)]
         if len(whole) == len(plans):
             return Program.joined(whole).run
@@ -262,6 +260,12 @@ class OneDNNBackend(KernelBackend):
         if self.products != FLOAT32 or not NormWindow.supports(x, w, window, z):
             return None
         return NormWindow(self, x, before, w, window, z, after)
+
+    def inference_softmax(self, x: Blob, y: Blob, axis: int) -> Plan | None:
+        if 0 in x.shape or x.value.layout != y.value.layout:
+            return None
+        plan = Softmax(self, x, y, axis)
+        return None if plan.is_slow else plan
 
     def weighted_sum(
         self, xs: Sequence[Blob], y: Blob, coefficients: Sequence[float], relu: float | None

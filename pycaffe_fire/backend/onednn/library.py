@@ -29,6 +29,7 @@ ISA_WITH_BF16 = 0xE7  # bits of dnnl_cpu_isa_t: AVX-512 with bfloat16, which AMX
 FORWARD_TRAINING, BACKWARD, BACKWARD_DATA = 64, 128, 160
 CONVOLUTION_DIRECT, DECONVOLUTION_DIRECT = 1, 10
 RELU, RELU_FROM_OUTPUT = 32, 256
+SOFTMAX = 0x30000
 POOL_MAX, POOL_AVE_INCLUDE, POOL_AVE_EXCLUDE = 511, 767, 1023
 BINARY_MULTIPLY = 0x1FFF1
 BINARY_ADD = 0x1FFF0
@@ -104,6 +105,8 @@ _SIGNATURES: dict[str, list[Any]] = {
         [_out, _void, _int, _void, _void, _float, C.c_uint, _void],
     "batch_normalization_backward_primitive_desc_create":
         [_out, _void, _int, _void, _void, _void, _float, C.c_uint, _void, _void],
+    "softmax_forward_primitive_desc_create":
+        [_out, _void, _int, _int, _void, _void, _int, _void],
     "matmul_primitive_desc_create": [_out, _void, _void, _void, _void, _void, _void],
     "binary_primitive_desc_create": [_out, _void, _int, _void, _void, _void, _void],
     "concat_primitive_desc_create": [_out, _void, _void, _int, _int, _out, _void],

@@ -41,6 +41,7 @@ class Pooling(PoolingPlan):
     ) -> None:  # fmt: skip
         self.backend, self.library, self.x, self.y = backend, backend.library, x, y
         self.method, self.window = method, window
+        self.joins = method != "MAX"  # which does more than a program
         area = int(np.prod(window.kernel))
         counts = divisors(x.shape[2:], y.shape[2:], window)
         self._correction: OneDNNTensor | None = None
@@ -63,6 +64,9 @@ class Pooling(PoolingPlan):
         self._forward.run()
         if self.method == "MAX":
             self._keep_nan()
+
+    def program(self) -> Program:
+        return self._forward
 
     def _keep_nan(self) -> None:
         """oneDNN passes over NaN. A diverged net must show it, so NaN wins over every number."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..blob import Blob
 from ..plans import WeightedPlan
@@ -20,6 +20,13 @@ class Runnable(Protocol):
 
     @property
     def run(self) -> Callable[[], None]: ...
+
+
+@runtime_checkable
+class Joinable(Protocol):
+    """A plan whose forward pass is a program."""
+
+    def program(self) -> Runnable: ...
 
 
 class Weighted(WeightedPlan):
