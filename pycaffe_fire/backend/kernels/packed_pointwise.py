@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..compiled import Intrinsic, inlined, part, table_kernel
-from ..instructions import at, pointer, view
+from ..instructions import at, min, pointer, view
 from ..tasks import in_turns
 from .sweeps import Arithmetic
 from .tiles import LANES
@@ -79,7 +79,7 @@ def _write(
             at.store(value, target, number(pixel * LANES))
 
 
-_large, _small = _tile(MOST), _tile(FEWER)
+_large, _small, _single = _tile(MOST), _tile(FEWER), _tile(1)
 
 
 @inlined
@@ -89,19 +89,25 @@ def _border(pixels: int, parts: int, number: int) -> int:
 
 @part
 def _multiply(
-    task: int, x: Any, w: Any, bias: Any, y: Any, inputs: int, groups: int, pixels: int, parts: int,
-    slope: float,
+    task: int, x: Any, w: Any, bias: Any, y: Any, inputs: int, outputs: int, pixels: int,
+    parts: int, slope: float,
 ) -> None:  # fmt: skip
     """A group of outputs, for a part of a sample's pixels. The next tasks are the other groups: the
-    pixels stay in a cache."""
+    pixels stay in a cache. The last two groups may have outputs in common, and give them the same
+    bits."""
+    groups = (outputs + OUTPUTS - 1) // OUTPUTS
     chunk, group = task // groups, task % groups
+    first = min(group * OUTPUTS, outputs - OUTPUTS)
     sample, piece = chunk // parts, chunk % parts
     start, stop = _border(pixels, parts, piece), _border(pixels, parts, piece + 1)
     apart = pixels * LANES
     source = at(x, sample * inputs * pixels)
-    target = at(y, (sample * groups + group) * OUTPUTS * pixels)
-    weights, shifts = at(w, group * inputs * OUTPUTS), at(bias, group * OUTPUTS)
+    target = at(y, (sample * outputs + first) * pixels)
+    weights, shifts = at(w, group * inputs * OUTPUTS), at(bias, first)
     blocks = inputs // LANES
+    if pixels == 1:
+        _single(source, weights, shifts, target, apart, blocks, slope)
+        return
     middle = stop - (start - stop) % MOST * FEWER
     for pixel in range(start, middle, MOST):
         place = pixel * LANES
@@ -113,14 +119,12 @@ def _multiply(
 
 @table_kernel
 def multiply(address: int) -> None:
-    """y = relu(x w + bias), for a table of x, w, bias, y, samples, inputs, groups of outputs,
-    pixels, in how many parts of ENOUGH or more they go, and the bits of the ReLU's slope, 1 for no
-    ReLU."""  # fmt: skip
+    """y = relu(x w + bias), for a table of x, w, bias, y, samples, inputs, outputs, pixels (one, or
+    ENOUGH for each part), parts, and the bits of the ReLU's slope, 1 for no ReLU."""
     table = pointer(address, np.int64)
     x, w = pointer(table[0], np.float32), pointer(table[1], np.float32)
     bias, y = pointer(table[2], np.float32), pointer(table[3], np.float32)
-    samples, inputs, groups, pixels, parts = table[4], table[5], table[6], table[7], table[8]
+    samples, inputs, outputs, pixels, parts = table[4], table[5], table[6], table[7], table[8]
     slope = view(np.int32(table[9]), np.float32)
-    in_turns(
-        samples * parts * groups, _multiply, (x, w, bias, y, inputs, groups, pixels, parts, slope)
-    )
+    count = samples * parts * ((outputs + OUTPUTS - 1) // OUTPUTS)
+    in_turns(count, _multiply, (x, w, bias, y, inputs, outputs, pixels, parts, slope))

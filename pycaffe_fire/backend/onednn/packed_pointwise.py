@@ -26,12 +26,12 @@ class PackedPointwise(WeightedPlan):
     @staticmethod
     def can(direct: Convolution) -> bool:
         """Is it a convolution of this kind, on layouts that the kernel understands?"""
-        window = direct.window
+        window, pixels = direct.window, prod(direct.y.shape[2:])
         return (
             available() and not direct.transposed and direct.groups == 1
             and {*window.kernel, *window.stride} == {1} and {*window.pad} == {0}
-            and direct.w.shape[0] % OUTPUTS == direct.w.shape[1] % LANES == 0
-            and prod(direct.y.shape[2:]) >= ENOUGH
+            and direct.w.shape[0] % LANES == direct.w.shape[1] % LANES == 0
+            and direct.w.shape[0] >= OUTPUTS and _suits(direct.y.shape[0], pixels)
             and all(grid_of(blob.value.layout)[3] == LANES for blob in (direct.x, direct.y))
         )  # fmt: skip
 
@@ -39,15 +39,16 @@ class PackedPointwise(WeightedPlan):
         self.backend, self.relu = direct.backend, direct.relu
         self.x, self.w, self.b, self.y = direct.x, direct.w, direct.b, direct.y
         outputs, inputs = self.w.shape[:2]
-        self._weights = OneDNNTensor(self.backend, (outputs // OUTPUTS, inputs, OUTPUTS))
+        self._weights = OneDNNTensor(self.backend, (-(-outputs // OUTPUTS), inputs, OUTPUTS))
         self._bias = OneDNNTensor(self.backend, (outputs,))
         self._programs: dict[bool, Program] = {}
         self.backend.expect([kernels.multiply])
 
     def pack(self) -> None:
-        groups, inputs, outputs = self._weights.shape
-        rows = self.w.value.copied().reshape(groups, outputs, inputs)
-        self._weights.replace(rows.transpose(0, 2, 1))
+        rows = self.w.value.copied().reshape(self.w.shape[:2])
+        last = len(rows) - OUTPUTS
+        starts = (min(start, last) for start in range(0, len(rows), OUTPUTS))
+        self._weights.replace(np.stack([rows[start : start + OUTPUTS].T for start in starts]))
         if self.b is not None:
             self._bias.replace(self.b.value.copied())
 
@@ -62,23 +63,29 @@ class PackedPointwise(WeightedPlan):
 
     def _made(self, relu: float | None) -> Program:
         samples, _, pixels, _ = grid_of(self.x.value.layout)
-        groups, inputs, _ = self._weights.shape
+        outputs, inputs = self.w.shape[:2]
         slope = int(np.float32(1 if relu is None else relu).view(np.int32))
         program = Program(self.backend)
         program.add_kernel(
             kernels.multiply, [self.x.value, self._weights, self._bias], self.y.value,
-            [samples, inputs, groups, pixels, self._parts(samples, inputs * pixels, groups), slope],
+            [samples, inputs, outputs, pixels, self._parts(samples, pixels), slope],
         )  # fmt: skip
         return program
 
-    def _parts(self, samples: int, numbers: int, groups: int) -> int:
+    def _parts(self, samples: int, pixels: int) -> int:
         """Into how many parts the pixels of an image go: as many as caches want, or some more so
         that all threads have the same to do."""
-        most = grid_of(self.x.value.layout)[2] // ENOUGH
-        least = min(-(-numbers // AT_ONCE), most)
+        groups, inputs, _ = self._weights.shape
+        most = max(pixels // ENOUGH, 1)
+        least = min(-(-pixels * inputs // AT_ONCE), most)
         threads = self.backend.threads
         even = (n for n in range(least, most + 1) if samples * groups * n % threads == 0)
         return next(even, most)
 
     def backward(self, data: bool, weights: bool, bias: bool) -> None:
         raise NotImplementedError  # for inference only
+
+
+def _suits(samples: int, pixels: int) -> bool:
+    """Are there tiles for so many pixels? Those of one would read the weights for every sample."""
+    return pixels >= ENOUGH or samples == pixels == 1

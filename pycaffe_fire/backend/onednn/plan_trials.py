@@ -33,6 +33,7 @@ from .packed_winograd import GroupedWinograd, PackedWinograd
 from .winograd import Winograd
 
 WORTH_A_TRIAL = 5_000_000  # multiplications: a tenth of a millisecond
+WORTH_READING = 500_000  # weights: the same
 REPEATS, ENOUGH = 8, 0.2  # rounds of runs, and seconds after which no other one begins
 BETTER = 0.95  # of the first one's time: what is about as fast should not depend on chance
 OTHERS = 8_000_000  # numbers of other layers, say, which pass through the caches before each run
@@ -44,7 +45,7 @@ def fastest_convolution(direct: Convolution) -> WeightedPlan:
     methods = _methods(direct)
     if len(methods) == 1:
         return direct
-    if _multiplications(direct) < WORTH_A_TRIAL:
+    if not _is_long(direct):
         return _estimated(direct)
     known = _choices(direct.backend.describe())
     shapes = (list(blob.shape) for blob in (direct.x, direct.w, direct.y))
@@ -58,12 +59,14 @@ def fastest_convolution(direct: Convolution) -> WeightedPlan:
     return methods[name](direct) or direct
 
 
-def _multiplications(direct: Convolution) -> int:
-    return direct.y.shape[0] * prod(direct.y.shape[2:]) * prod(direct.w.shape)
+def _is_long(direct: Convolution) -> bool:
+    """Is it worth a trial?"""
+    weights, pixels = prod(direct.w.shape), direct.y.shape[0] * prod(direct.y.shape[2:])
+    return weights * pixels >= WORTH_A_TRIAL or weights >= WORTH_READING
 
 
 def _estimated(direct: Convolution) -> WeightedPlan:
-    if PackedPointwise.can(direct) and _multiplications(direct) >= WORTH_A_TRIAL:
+    if PackedPointwise.can(direct) and _is_long(direct):
         return PackedPointwise(direct)
     return PackedWinograd(direct) if PackedWinograd.suits(direct) else direct
 
@@ -78,7 +81,7 @@ DIRECT: Methods = {"direct": lambda direct: direct}
 WINDOWS: Methods = {
     **DIRECT, "Winograd": PackedWinograd, "Winograd, products as groups": _grouped,
 }  # fmt: skip
-POINTS: Methods = {**DIRECT, "product": PackedPointwise}
+POINTS: Methods = {"product": PackedPointwise, **DIRECT}  # the first if they are about as fast
 
 
 def _methods(direct: Convolution) -> Methods:
