@@ -11,7 +11,6 @@ from typing import Any
 
 from .compiled import Intrinsic, compiled_into
 
-
 FORTH, BACK, TURNS = "forth", "back", "turns"
 
 
