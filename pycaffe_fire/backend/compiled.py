@@ -233,8 +233,9 @@ def compiled_into(context: Any, dispatcher: Any, arguments: Any) -> Any:
             importlib.import_module("numba.core.types").void, flags, locals={},
         )  # fmt: skip
         function = library._final_module.get_function(made.fndesc.mangled_name)
-        function.linkage = "linkonce_odr"  # only for this library
-        function.add_function_attribute("noinline")  # loops vectorise more surely on their own
+        # Only for this library; and never made part of callers, since another library might have
+        # another of this name: loops vectorise more surely on their own.
+        function.linkage = "linkonce_any"
         parts[dispatcher, arguments] = made
     return parts[dispatcher, arguments]
 
