@@ -17,6 +17,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from ...errors import BackendError
+from ..openmp import wait_briefly
 
 log = logging.getLogger("pycaffe_fire")
 
@@ -170,6 +171,7 @@ class Library:
         self.stream = self.new("stream_create", self.engine, 1)
 
     def _load(self) -> tuple[C.CDLL, str]:
+        wait_briefly()
         problems = []
         for path in _candidates():
             try:
