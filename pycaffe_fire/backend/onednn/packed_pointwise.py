@@ -14,6 +14,7 @@ from ..plans import WeightedPlan
 from .convolution import Convolution
 from .grids import grid_of
 from .layouts import OneDNNTensor, Program
+from .pointwise import Pointwise
 
 AT_ONCE = 50_000  # numbers of an image that stay in a core's cache, beside weights
 
@@ -26,10 +27,9 @@ class PackedPointwise(WeightedPlan):
     @staticmethod
     def can(direct: Convolution) -> bool:
         """Is it a convolution of this kind, on layouts that the kernel understands?"""
-        window, pixels = direct.window, prod(direct.y.shape[2:])
+        pixels = prod(direct.y.shape[2:])
         return (
-            available() and not direct.transposed and direct.groups == 1
-            and {*window.kernel, *window.stride} == {1} and {*window.pad} == {0}
+            available() and Pointwise.is_one(direct.window, direct.groups, direct.transposed)
             and direct.w.shape[0] % LANES == direct.w.shape[1] % LANES == 0
             and direct.w.shape[0] >= OUTPUTS and _suits(direct.y.shape[0], pixels)
             and all(grid_of(blob.value.layout)[3] == LANES for blob in (direct.x, direct.y))
