@@ -50,8 +50,6 @@ def _write(
     arithmetic, number = Arithmetic(build), tools.intp_t
     tile = [(row, k) for row in range(ROWS) for k in range(vectors)]
     totals = {each: tools.alloca_once_value(build, arithmetic.zero) for each in tile}
-    for total in totals.values():
-        build.store(arithmetic.zero, total)
     with tools.for_range(build, pixels) as loop:
         place = build.mul(loop.index, number(LANES))
         outputs = [

@@ -35,6 +35,14 @@ def written(tensor: Tensor) -> Array:
     return seen(tensor)
 
 
+def added_to(gradient: Tensor) -> Array:
+    """The memory of a sum, for more to be added."""
+    gradient.sync()
+    assert gradient.buffer is not None
+    gradient.fresh = NATIVE
+    return gradient.buffer[: gradient.layout.elements]
+
+
 def write_normal(source: Array, mean: Array, factor: Array, shift: Array, target: Array) -> None:
     """target = (source - mean) * factor + shift; tables have a number for each channel, also of the
     padding."""

@@ -13,8 +13,8 @@ from ..kernels import depthwise as kernels
 from ..kernels.depthwise import FACTOR, MEAN, PRODUCT, SCALE, SHIFT, SUM, TAPS, VARIANCE
 from ..kernels.tiles import LANES
 from ..plans import Norm, NormWindowPlan, RunningMoments, Window
-from ..tensor import NATIVE, ZERO, Array, Tensor
-from .grids import grid_of, read, seen, write_normal, written
+from ..tensor import NATIVE, Array, Tensor
+from .grids import added_to, grid_of, read, seen, write_normal, written
 from .layouts import Descriptor, OneDNNTensor
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class NormWindow(NormWindowPlan):
         for norm, wanted in zip(self._norms, learns, strict=True):
             norm.learn(*wanted)
         if weights:
-            _add(self.w.gradient, self._dw)
+            added_to(self.w.gradient)[...] += self._dw
 
 
 class _Norm:
@@ -170,15 +170,3 @@ def _lies_in_blocks(layout: Any, block: int) -> bool:
 def _flat(tensor: Tensor, size: int) -> Array:
     assert tensor.buffer is not None
     return tensor.buffer[:size]
-
-
-def _add(tensor: Tensor, values: Array) -> None:
-    """To a gradient that lies as the values do."""
-    if tensor.fresh == ZERO:
-        tensor.allocate()
-        _flat(tensor, values.size)[...] = values
-    else:
-        tensor.sync()
-        total = _flat(tensor, values.size)
-        total += values
-    tensor.fresh = NATIVE

@@ -9,9 +9,8 @@ import numpy as np
 from ..compiled import available, use_threads
 from ..kernels import pointwise as kernels
 from ..kernels.tiles import LANES
-from ..tensor import NATIVE, Array, Tensor
 from .convolution import Convolution
-from .grids import grid_of, read
+from .grids import added_to, grid_of, read
 from .layouts import Descriptor, Lowered, Program
 from .library import F32, FORWARD_TRAINING
 
@@ -87,8 +86,8 @@ class Pointwise(Convolution):
 
     def _add_gradients(self, bias: bool) -> None:
         x, dy = read(self.x.value), read(self.y.gradient)
-        dw = _to_add_to(self.w.gradient)
-        db = _to_add_to(self.b.gradient) if bias and self.b is not None else NO_BIAS
+        dw = added_to(self.w.gradient)
+        db = added_to(self.b.gradient) if bias and self.b is not None else NO_BIAS
         use_threads(self.backend.threads)
         kernels.add_gradients(x, dy, dw, db, self.backend.threads)
 
@@ -101,10 +100,3 @@ def _is_blocks_of_both(layout: Descriptor) -> bool:
         facts["blocks"] == (LANES, LANES) and facts["block_axes"] == (1, 0)
         and facts["strides"][:2] == (block * (layout.shape[1] // LANES), block)
     )  # fmt: skip
-
-
-def _to_add_to(gradient: Tensor) -> Array:
-    gradient.sync()
-    assert gradient.buffer is not None
-    gradient.fresh = NATIVE
-    return gradient.buffer[: gradient.layout.elements]
