@@ -24,7 +24,6 @@ from .kernel_cache import fingerprint, held, keep_kernels_in_cache_folder
 from .kernel_workers import workers
 from .lean_compiler import OPTIONS as LEAN
 from .lean_compiler import lean
-from .openmp import wait_briefly
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -60,7 +59,6 @@ def load_compiler() -> None:
 
 
 def _threading_layer() -> str:
-    wait_briefly()
     for name, module in THREADING_LAYERS.items():
         with contextlib.suppress(ImportError):
             importlib.import_module(f"numba.np.ufunc.{module}")

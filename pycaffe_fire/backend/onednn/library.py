@@ -17,7 +17,6 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from ...errors import BackendError
-from ..openmp import wait_briefly
 
 log = logging.getLogger("pycaffe_fire")
 
@@ -171,7 +170,6 @@ class Library:
         self.stream = self.new("stream_create", self.engine, 1)
 
     def _load(self) -> tuple[C.CDLL, str]:
-        wait_briefly()
         problems = []
         for path in _candidates():
             try:
