@@ -258,7 +258,7 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "
 """
 MET = (
     random._bits_loop, random._normal_loop, lrn.across, dropout.apply, pooling.max_backward,
-    pooling.finite_zeros, softmax.rows, update.sgd, update.block_dots,
+    pooling.largest_bits, softmax.rows, update.sgd, update.block_dots,
     winograd.spread_patches, winograd.gather_patches, winograd.gather_tiles,
     winograd.spread_tiles, winograd.spread_windows, winograd.gather_windows,
 )  # fmt: skip

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..compiled import fast_kernel, fast_part
-from ..instructions import at, clear, empty, free, max, min
+from ..instructions import at, clear, empty, free, max, min, view
 from ..tasks import in_parallel
 
 if TYPE_CHECKING:
     from ..plans import Window
 
+_WITHOUT_SIGN, _INFINITY = np.int32(0x7FFFFFFF), np.int32(0x7F800000)  # bits of float32
 _PLANES, _PAIR = "f4[:,:,:,::1], u1[:,:,:,::1], f4[:,:,:,::1]", "UniTuple(i8, 2)"
 
 
@@ -110,22 +111,23 @@ def max_backward_for(
 
 
 @fast_part
-def _zeros(task: int, values: Any, parts: int, zeros: Any) -> None:
+def _largest(task: int, values: Any, parts: int, largest: Any) -> None:
     first, stop = values.size * task // parts, values.size * (task + 1) // parts
-    mine, total = at(values, first), np.float32(0)
+    bits, found = view(at(values, first), np.int32), np.int32(0)
     for i in range(stop - first):
-        total += mine[i] * np.float32(0)
-    zeros[task] = total
+        found = max(found, np.int32(bits[i] & _WITHOUT_SIGN))
+    largest[task] = found
 
 
-@fast_kernel("f4[::1], f4[::1]")
-def finite_zeros(values: Any, zeros: Any) -> None:
-    """zeros[i] = 0 if all numbers of part i are finite, else NaN."""
-    in_parallel(zeros.size, _zeros, (values, zeros.size, zeros))
+@fast_kernel("f4[::1], i4[::1]")
+def largest_bits(values: Any, largest: Any) -> None:
+    """largest[i] = the bits of the number furthest from 0 in part i; infinity and NaN lie beyond
+    all others. As integers, because compilers take x * 0 for 0 in fast loops."""
+    in_parallel(largest.size, _largest, (values, largest.size, largest))
 
 
 def all_finite(values: Any, parts: int) -> bool:
     """Is none of these numbers infinite or NaN? One pass, at the speed of memory."""
-    zeros = np.empty(parts, np.float32)
-    finite_zeros(values, zeros)
-    return not zeros.any()  # NaN is not 0 either
+    largest = np.empty(parts, np.int32)
+    largest_bits(values, largest)
+    return bool(largest.max() < _INFINITY)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..blob import Blob
 from ..compiled import available, use_threads
-from ..kernels.pooling import all_finite, finite_zeros, max_backward_for
+from ..kernels.pooling import all_finite, largest_bits, max_backward_for
 from ..numpy.pooling import Pooling as Shifted
 from ..plans import PoolingPlan, Window
 from ..tensor import NATIVE, Array, Layout, Tensor
@@ -58,7 +58,7 @@ class Pooling(PoolingPlan):
         self._winners = self._find_winners() if own_backward else None
         if method == "MAX":
             self._scatter, self._places = max_backward_for(x.shape, y.shape, window)
-            backend.expect([finite_zeros], [] if self._winners is None else [self._scatter])
+            backend.expect([largest_bits], [] if self._winners is None else [self._scatter])
 
     def forward(self) -> None:
         self._forward.run()
