@@ -93,8 +93,11 @@ class Wiring:
         """`file:line: ` of a layer, where the net came from a file."""
         if not self.source:
             return ""
-        same = [each for each in self._written.layer if each.name == layer]
-        kept = [each for each in filter_net(self._written).layer if each.name == layer]
+        # As bytes, because a message with NaN does not equal itself.
+        same, kept = (
+            [each.SerializeToString() for each in net.layer if each.name == layer]
+            for net in (self._written, filter_net(self._written))
+        )
         try:
             line = schema.locate(self.source, layer, same.index(kept[0]) if kept else 0)
         except FireError:
