@@ -43,6 +43,16 @@ class Row:
     def fine(self) -> bool:
         return self.difference <= TOLERANCE
 
+    @property
+    def distance(self) -> str:
+        """In words."""
+        if np.isfinite(self.difference):
+            return f"by {self.difference:.1e} of its largest value, where {TOLERANCE:g} is allowed"
+        return (
+            "in shape, or because values overflow, as those of BatchNorms without statistics do: "
+            "convert weights that were trained"
+        )
+
 
 @dataclass
 class Result:
@@ -63,9 +73,8 @@ class Result:
         for row in self.rows:
             if not row.fine:
                 raise ConvertError(
-                    f'{what}: the first layer that differs is "{row.layer}" ({row.type}), by '
-                    f"{row.difference:.1e} of its largest value ({row.where}); {TOLERANCE:g} is "
-                    f"allowed"
+                    f'{what}: the first layer that differs is "{row.layer}" ({row.type}), '
+                    f"{row.distance} ({row.where})"
                 )
 
 

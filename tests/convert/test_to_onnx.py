@@ -19,7 +19,7 @@ from pycaffe_fire import schema
 from pycaffe_fire.cli.fire_convert import main
 from pycaffe_fire.convert import Settings, check, convert, onnx_file, read_model, runtime
 from pycaffe_fire.convert.caffe_to_onnx import convert_to_onnx
-from pycaffe_fire.convert.checker import difference
+from pycaffe_fire.convert.checker import Result, Row, difference
 from pycaffe_fire.convert.model import Model, build
 from pycaffe_fire.convert.to_onnx.export import Options
 from pycaffe_fire.convert.to_onnx.registry import CONVERTERS
@@ -221,6 +221,17 @@ def test_a_wrong_converter_is_found_and_leaves_no_file(
     assert list(tmp_path.iterdir()) == []
     convert_to_onnx(model_of(NET), tmp_path / "net.onnx", check_with=())
     assert (tmp_path / "net.onnx").exists()
+
+
+@pytest.mark.parametrize(
+    "theirs, sentence",
+    [(2.0, "by 1.0e[+]00 of its largest value, where 0.0001 is"), (np.inf, "BatchNorms without")],
+)
+def test_a_difference_is_told_in_words(theirs: float, sentence: str) -> None:
+    apart = difference(np.ones(3, np.float32), np.full(3, theirs, np.float32))
+    row = Row("bn1", "BatchNorm", apart, "onnxruntime, batch 1", compared=True)
+    with pytest.raises(ConvertError, match=rf"bn1.*{sentence}.*\(onnxruntime, batch 1\)"):
+        Result([row]).refuse("net.onnx")
 
 
 def test_a_page_about_it(tmp_path: Path) -> None:
