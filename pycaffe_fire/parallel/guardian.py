@@ -19,7 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
-PMI_VARIABLE = "PMI_FD"  # the connection to a launcher of MPICH's kind
+from .ending import PMI_VARIABLE
+
 _END = "end"
 _MARKERS = "pycaffe_fire-failed-"
 _KEPT = 3600.0  # seconds after which nobody looks at a marker any more
@@ -77,10 +78,11 @@ class Guardian:
         return self._process is not None
 
     def tell(self, doing: str) -> None:
-        if self._process is not None and self._process.stdin is not None:
+        process = self._process  # another thread may close it meanwhile
+        if process is not None and process.stdin is not None:
             with contextlib.suppress(OSError, ValueError):
-                self._process.stdin.write(doing.replace("\n", " ").encode() + b"\n")
-                self._process.stdin.flush()
+                process.stdin.write(doing.replace("\n", " ").encode() + b"\n")
+                process.stdin.flush()
 
     def close(self) -> None:
         """The rank may end from now on; of its connections there are no copies any more."""

@@ -23,11 +23,12 @@ from .communicator import Communicator, SerialCommunicator
 from .communicators import COMMUNICATORS
 from .communicators.wire import WIRES
 from .division import power_of_two
+from .ending import ending_after
 from .guardian import first_to_fail
 from .hosts import numbered_by_host
 from .monitor import tell_of_loss
 from .tree import Node, places
-from .waiting import FINALIZING_PATIENCE, JOINING_PATIENCE, PeerTimeout, ending_after
+from .waiting import FINALIZING_PATIENCE, JOINING_PATIENCE, PeerTimeout
 
 DEFAULT, NCCL, AUTO = "halving", "nccl", "auto"
 # Seconds: where many ranks fail alike, the first of them speaks and ends the job before others do.
@@ -169,21 +170,27 @@ def join(communicator: str = "", wire: str = "float32") -> Communicator:
 @contextmanager
 def joined(communicator: str, wire: str, what: str) -> Iterator[Communicator]:
     """`join`, and MPI's end after what runs inside."""
-    ranks = join(communicator, wire)
+    ranks, done = join(communicator, wire), False
     try:
         yield ranks
+        done = True
     finally:
         if ranks.size > 1:
-            _finalize(f"{what}: rank {ranks.rank} on {socket.gethostname()}")
+            _finalize(f"{what}: rank {ranks.rank} on {socket.gethostname()}", done)
 
 
-def _finalize(who: str) -> None:
-    """MPI waits for all ranks here. mpi4py, or the process when it ends, would keep the interpreter
-    to itself meanwhile, so that no thread could end the wait."""
+def _finalize(who: str, done: bool) -> None:
+    """Wait for all ranks if this one is `done`, not failed, since not every MPI does so here.
+
+    mpi4py, or the process when it ends, would keep the interpreter to itself while MPI ends, so
+    that no thread could end the wait.
+    """
     from mpi4py import MPI
 
     late = f"not all ranks have ended {FINALIZING_PATIENCE:.0f} s after this one, so it ends alone"
     with ending_after(FINALIZING_PATIENCE, f"{who}: {late}"):
+        if done:
+            MPI.COMM_WORLD.Barrier()
         ctypes.CDLL(MPI.__file__).MPI_Finalize()
 
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 
 from ..errors import SolverError
 
@@ -28,23 +25,6 @@ class PeerTimeout(SolverError):
         who = ", ".join(names) or "the other ranks"
         super().__init__(f"no answer from {who} within {seconds:.0f} s")
         self.silent, self.seconds = silent, seconds
-
-
-@contextmanager
-def ending_after(seconds: float, reason: str) -> Iterator[None]:
-    """What runs inside may wait for others where no deadline can be given: this process ends."""
-
-    def end() -> None:
-        print(reason, file=sys.stderr, flush=True)
-        os._exit(1)
-
-    timer = threading.Timer(seconds, end)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 class Waiting:

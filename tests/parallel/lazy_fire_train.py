@@ -12,10 +12,10 @@ from pycaffe_fire.parallel import job
 finalize = job._finalize
 
 
-def stop_first(who: str) -> None:
+def stop_first(who: str, done: bool) -> None:
     if os.environ["PMI_RANK"] == "1":
         os.kill(os.getpid(), signal.SIGSTOP)
-    finalize(who)
+    finalize(who, done)
 
 
 vars(job).update(FINALIZING_PATIENCE=2.0, _finalize=stop_first)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from ...backend.tensor import Array, aligned
 from ...errors import SolverError
 from ...registry import Registry
 from ..communicator import Communicator
+from ..ending import abort
 from ..tree import Node, PartialSums
 from ..waiting import LONGEST_PATIENCE, Waiting
 from .channel import Channel, Message
@@ -23,7 +23,6 @@ from .wire import WIRES
 COMMUNICATORS: Registry[type[RankCommunicator]] = Registry("communicator", SolverError)
 
 FIRST_TAG, TAGS = 7, 1024
-LAST_RESORT = 5  # seconds that MPI has to end a job
 
 Steps = Iterator[list[Message]]  # a sum's messages; it goes on when those it yielded are complete
 
@@ -123,9 +122,7 @@ class RankCommunicator(Communicator):
                 each.waiting.iteration_took(seconds)
 
     def abort(self) -> None:
-        if hasattr(signal, "alarm"):  # MPI may wait for hosts that cannot be reached
-            signal.alarm(LAST_RESORT)
-        self.comm.Abort(1)
+        abort()
 
     def another(self) -> Communicator:
         from mpi4py import MPI
