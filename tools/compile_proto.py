@@ -3,7 +3,7 @@ and to proto.pyi beside it, the types of its messages.
 
     python tools/compile_proto.py
 
-Needs grpcio-tools (the `test` extra). Run it after every change to the .proto and commit all three.
+Needs grpcio-tools (the `dev` extra). Run it after every change to the .proto and commit all three.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = ROOT / ".venv"
-BIN = ENVIRONMENT / ("Scripts" if os.name == "nt" else "bin")
+MARK = "installed"  # of an environment: what was installed into it
 LIBGOMP = "libgomp.so.1"
 INTERRUPTED = 130  # what shells call a process that Ctrl-C ended
 
@@ -59,7 +59,11 @@ def main() -> int:
 def shown(command: list[str]) -> list[str]:
     """The command with its place in the environment, after it was printed."""
     print("$", " ".join(command), flush=True)
-    return [str(BIN / command[0]), *command[1:]]
+    return [program(ENVIRONMENT, command[0]), *command[1:]]
+
+
+def program(environment: Path, name: str) -> str:
+    return str(environment / ("Scripts" if os.name == "nt" else "bin") / name)
 
 
 def become(command: list[str]) -> int:
@@ -72,23 +76,41 @@ def become(command: list[str]) -> int:
 
 def prepare(extras: str) -> None:
     """Make .venv and install the checkout into it, unless just that was done already."""
-    mark = ENVIRONMENT / "installed"
-    wanted = extras + hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
-    if mark.exists() and wanted in mark.read_text().splitlines():
-        return
-    print(f"Setting up {ENVIRONMENT} (once) ...", flush=True)
-    if not (BIN / "python").exists():
+    if not is_installed(ENVIRONMENT, extras):
+        make(ENVIRONMENT)
+        install(ENVIRONMENT, extras)
+
+
+def is_installed(environment: Path, extras: str) -> bool:
+    mark = environment / MARK
+    return mark.exists() and state(extras) in mark.read_text().splitlines()
+
+
+def state(extras: str) -> str:
+    return extras + hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+
+
+def make(environment: Path) -> None:
+    print(f"Setting up {environment} (once) ...", flush=True)
+    if not Path(program(environment, "python")).exists():
         try:
-            venv.create(ENVIRONMENT, with_pip=True)
+            venv.create(environment, with_pip=True)
         except subprocess.CalledProcessError:
             sys.exit(
                 "this Python cannot make virtual environments; on Debian: install python3-venv"
             )
-    pip = [str(BIN / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    if subprocess.run([*pip, "-e", f".{extras}"], cwd=ROOT).returncode:
+
+
+def install(environment: Path, extras: str, *options: str) -> None:
+    command = [*pip(environment), "install", "--quiet", *options, "-e", f".{extras}"]
+    if subprocess.run(command, cwd=ROOT).returncode:
         sys.exit("pip could not install the project; its message above says why")
-    with mark.open("a") as file:
-        file.write(wanted + "\n")
+    with (environment / MARK).open("a") as file:
+        file.write(state(extras) + "\n")
+
+
+def pip(environment: Path) -> list[str]:
+    return [program(environment, "python"), "-m", "pip", "--disable-pip-version-check"]
 
 
 def warn_about_libgomp() -> None:

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from pycaffe_fire.data import image as image
+from pycaffe_fire.data.arrow import shared_pixels
 from pycaffe_fire.data.image import (
     FAST_JPEG,
     decode_image,
@@ -22,6 +23,11 @@ from pycaffe_fire.data.image import (
 from pycaffe_fire.data.resize import resize
 from pycaffe_fire.errors import DataError
 from tests.random_numbers import RNG
+
+shares_pixels = pytest.mark.skipif(
+    shared_pixels(Image.new("RGB", (1, 1))) is None,
+    reason="this Pillow does not share its pixels; from 11.2 on it does",
+)
 
 
 def photo(height: int = 24, width: int = 40) -> Any:
@@ -52,6 +58,7 @@ def test_jpeg_both_ways(monkeypatch: pytest.MonkeyPatch, options: Any) -> None:
     assert np.array_equal(decode_image(data, "p", reuse=True), expected)
 
 
+@shares_pixels
 def test_one_canvas_per_thread_and_size() -> None:
     files = [encode(photo(*size), "JPEG") for size in ((24, 40), (24, 40), (16, 16))]
     expected = [decode_image(data, "p") for data in files]

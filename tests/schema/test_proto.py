@@ -50,7 +50,7 @@ def same_default(field: Any, wanted: str) -> bool:
 
 
 def test_descriptor_is_the_compiled_proto() -> None:
-    pytest.importorskip("grpc_tools", reason="the test extra has grpcio-tools")
+    pytest.importorskip("grpc_tools", reason="the extra `dev` has grpcio-tools")
     tool = importlib.import_module("compile_proto")
     compiled = descriptor_pb2.FileDescriptorProto.FromString(tool.compile_proto())
     assert compiled == FILE, "run python tools/compile_proto.py"
