@@ -63,7 +63,7 @@ def jobs(options: argparse.Namespace) -> Iterator[Job]:
         for net in INFERRED:
             prototxt = str(MODELS / net / "deploy.prototxt")
             opencv = str(Path(options.opencv).absolute())
-            starts = ("--starts", "2", "--limit", "40", "--opencv", opencv)
+            starts = ("--starts", "2", "--limit", "80", "--repeat", "12", "--opencv", opencv)
             yield Job("infer", net, (prototxt, *starts, *threads))
 
 

@@ -34,7 +34,7 @@ from .winograd import Winograd
 
 WORTH_A_TRIAL = 5_000_000  # multiplications: a tenth of a millisecond
 WORTH_READING = 500_000  # weights: the same
-REPEATS, ENOUGH = 8, 0.2  # rounds of runs, and seconds after which no other one begins
+REPEATS, ENOUGH = 16, 0.2  # rounds of runs, and seconds after which no other one begins
 BETTER = 0.95  # of the first one's time: what is about as fast should not depend on chance
 OTHERS = 8_000_000  # numbers of other layers, say, which pass through the caches before each run
 MOST_TRIED = 8_000_000  # weights of an inner product: no cache holds them, and more need not be had
