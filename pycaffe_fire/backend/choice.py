@@ -12,6 +12,7 @@ from . import cpu_backend
 from .base import Backend
 from .cuda.device import count, probe
 from .onednn import OneDNNBackend
+from .onednn.precision_trial import speedup
 from .tensor import BFLOAT16, FLOAT32
 
 log = logging.getLogger("pycaffe_fire")
@@ -112,7 +113,15 @@ def _cpu_backend(threads: int | None, options: GpuOptions) -> Backend:
             f"{flag}: this CPU multiplies no bfloat16 (avx512_bf16 or AMX), and float32 is faster "
             f"on it; leave the flag out, or say which GPU, as in --gpu 0"
         )
-    return OneDNNBackend(backend.threads, BFLOAT16)
+    rounding = OneDNNBackend(backend.threads, BFLOAT16)
+    gain = speedup(backend, rounding)
+    if gain < 1:
+        raise BackendError(
+            f"{flag}: this CPU multiplies bfloat16, but takes {1 / gain:.1f} times as long for "
+            f"convolutions as with float32; leave the flag out, or say which GPU, as in --gpu 0"
+        )
+    log.info("Convolutions in bfloat16 are %.1f times as fast as in float32", gain)
+    return rounding
 
 
 def _listed_device(gpu: str) -> int:

@@ -17,6 +17,7 @@ from pycaffe_fire import schema
 from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.backend.plans import Window
+from tests.backend.op_cases import onednn
 
 BENCH = Path(__file__).parents[2] / "tools" / "bench"
 
@@ -269,6 +270,19 @@ def test_caffes_way_computes_the_same_and_is_timed(
     assert "4 gradients agree" in capfd.readouterr().out
     report = json.loads(target.read_text())
     assert report["ratios"]["as Caffe 1.0"]["step"] > 0 and report["best"] is None
+
+
+def test_bfloat16_is_raced_or_its_cpu_refused(
+    bench: Any, tiny: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "out.json"
+    run = [tiny, "--threads", "1", "--repeat", "1", "--limit", "0", "--against", "bfloat16"]
+    status, multiplies = bench("train").main([*run, "--json", str(target)]), onednn(1)
+    if multiplies.library.multiplies_bf16:  # type: ignore[attr-defined]
+        assert status == 0 and json.loads(target.read_text())["ratios"]["bfloat16"]["step"] > 0
+    else:
+        assert status == 1 and not target.exists()
+        assert "error: bfloat16: this CPU multiplies no bfloat16" in capfd.readouterr().err
 
 
 def test_caffes_way_has_groups_strides_and_borders(bench: Any) -> None:

@@ -314,7 +314,7 @@ class CaffeBackend(KernelBackend):
 class CaffePath(FireNet):
     """Our net, computed as Caffe would."""
 
-    def backend(self, threads: int) -> Backend:
+    def backend(self, threads: int, products: str) -> Backend:
         return CaffeBackend()  # how many OpenBLAS uses is in the environment
 
 

@@ -20,6 +20,8 @@ from timing import (
 from pycaffe_fire import schema
 from pycaffe_fire.backend import cpu_backend
 from pycaffe_fire.backend.base import Backend
+from pycaffe_fire.backend.onednn import OneDNNBackend
+from pycaffe_fire.backend.tensor import FLOAT32
 from pycaffe_fire.errors import FireError
 from pycaffe_fire.net.synthetic import class_counts
 from pycaffe_fire.net.timing import LayerClock
@@ -32,7 +34,9 @@ SEED = 1  # every process fills the same weights
 class FireNet(Contender):
     """The commands that train.py gives."""
 
-    def build(self, net: str, threads: int, sgd: dict[str, Any], leaves: int = 1) -> dict[str, Any]:
+    def build(
+        self, net: str, threads: int, sgd: dict[str, Any], leaves: int = 1, products: str = FLOAT32
+    ) -> dict[str, Any]:
         """Set up a solver for the net in the file `net` (a NetParameter) and fill its inputs."""
         with open(net, "rb") as file:
             param = schema.NetParameter.FromString(file.read())
@@ -41,7 +45,9 @@ class FireNet(Contender):
                 shape.dim[0] //= leaves
         self.solver = Solver(
             schema.SolverParameter(type="SGD", lr_policy="fixed", train_net_param=param, **sgd),
-            SolverOptions(self.backend(threads), SEED, leaves=leaves, share_gradients=True),
+            SolverOptions(
+                self.backend(threads, products), SEED, leaves=leaves, share_gradients=True
+            ),
         )
         self.net = self.solver.net
         self.inputs = [top for each in param.layer if each.type == "Input" for top in each.top]
@@ -57,8 +63,13 @@ class FireNet(Contender):
             "layers": len(self.net.layers),
         }
 
-    def backend(self, threads: int) -> Backend:
-        return cpu_backend(threads)
+    def backend(self, threads: int, products: str) -> Backend:
+        if products == FLOAT32:
+            return cpu_backend(threads)
+        backend = OneDNNBackend(threads, products)
+        if backend.rounds_operands:
+            raise BenchError(f"this CPU multiplies no {products} (avx512_bf16 or AMX)")
+        return backend
 
     def _values(self, name: str, classes: int | None) -> Any:
         """Normal numbers, or labels that every layer reading them has a class for."""

@@ -5,6 +5,7 @@ python tools/bench/train.py models/googlenet/train_val.prototxt --against torch 
 python tools/bench/train.py models/lenet/train_val.prototxt --shape 1,28,28 --profile
 python tools/bench/train.py models/googlenet/train_val.prototxt --batch 16 --library none
 python tools/bench/train.py models/googlenet/train_val.prototxt --library none --against caffe
+python tools/bench/train.py models/googlenet/train_val.prototxt --against bfloat16
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from synthetic import batch_of, steps, synthetic_net, without_dropout
 from timing import BenchError, Summary, Worker, environment, interleave, summarize
 
 from pycaffe_fire.backend import available_cores
+from pycaffe_fire.backend.tensor import BFLOAT16
 from pycaffe_fire.errors import FireError
 from pycaffe_fire.schema.files import replacing
 
@@ -78,8 +80,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--shape", type=_shape, metavar="C,H,W", help="of an image without a crop")
     parser.add_argument(
-        "--against", choices=["torch", "caffe"],
-        help="PyTorch, or Caffe's way on a CPU: im2col and OpenBLAS (caffe_path.py says how)",
+        "--against", choices=["torch", "caffe", BFLOAT16],
+        help="PyTorch; Caffe's way on a CPU: im2col and OpenBLAS (caffe_path.py says how); or our "
+        "net with products of bfloat16 (fire_train --precision)",
     )  # fmt: skip
     parser.add_argument(
         "--without", type=_modes, default=[], metavar="NAME,NAME",
@@ -135,19 +138,19 @@ def _start(name: str, script: str, options: argparse.Namespace, **extra: str) ->
 
 
 def _build(
-    worker: Worker, net: Any, options: argparse.Namespace, file: Path, leaves: int = 1
+    worker: Worker, net: Any, options: argparse.Namespace, file: Path, **more: Any
 ) -> dict[str, Any]:
     """Have our worker set up `net`, handed over in `file`."""
     file.write_bytes(net.SerializeToString())
     built: dict[str, Any] = worker.ask(
-        "build", net=str(file), threads=options.threads, sgd=SGD, leaves=leaves
+        "build", net=str(file), threads=options.threads, sgd=SGD, **more
     )
     return built
 
 
 def _ours(net: Any, options: argparse.Namespace, folder: Path, stack: ExitStack) -> Worker:
     worker = stack.enter_context(_start(OURS, "fire_net.py", options))
-    built = _build(worker, net, options, folder / "net", options.leaves)
+    built = _build(worker, net, options, folder / "net", leaves=options.leaves)
     print(f"{OURS}: {built['layers']} layers, {built['weights']:,} weights, {built['backend']}")
     return worker
 
@@ -161,7 +164,7 @@ def _on_libraries(
         name = Path(file).name
         extra = {"PYCAFFE_FIRE_DNNL": file}
         worker = stack.enter_context(_start(name, "fire_net.py", options, **extra))
-        built = _build(worker, net, options, folder / "net", options.leaves)
+        built = _build(worker, net, options, folder / "net", leaves=options.leaves)
         print(f"{name}: {built['backend']}")
         workers.append(worker)
     return workers
@@ -210,6 +213,14 @@ def _as_caffe(net: Any, options: argparse.Namespace, folder: Path, stack: ExitSt
     return worker
 
 
+def _in_bfloat16(net: Any, options: argparse.Namespace, folder: Path, stack: ExitStack) -> Worker:
+    worker = stack.enter_context(_start(BFLOAT16, "fire_net.py", options))
+    more = {"leaves": options.leaves, "products": BFLOAT16}
+    built = _build(worker, net, options, folder / "net", **more)
+    print(f"{BFLOAT16}: {built['backend']}")
+    return worker
+
+
 def _is_normalised(net: Any) -> bool:
     return any(layer.type == "BatchNorm" for layer in net.layer)
 
@@ -246,6 +257,8 @@ def _race(net: Any, options: argparse.Namespace, folder: Path, stack: ExitStack)
         others = _torches(net, options, folder, stack)
     elif options.against == "caffe":
         others = [_as_caffe(net, options, folder, stack)]
+    elif options.against == BFLOAT16:
+        others = [_in_bfloat16(net, options, folder, stack)]
     workers = [_ours(net, options, folder, stack), *others]
     workers += _on_libraries(net, options, folder, stack)
     for worker in workers:
