@@ -7,6 +7,7 @@ import platform
 from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
+ISA_LIMITS = "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"  # variables that oneDNN reads
 
 
 def processor() -> str:
@@ -15,6 +16,15 @@ def processor() -> str:
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def has_avx512() -> bool:
+    """Has it vectors of 16 numbers, and may oneDNN use them?"""
+    limit = next((os.environ[name] for name in ISA_LIMITS if name in os.environ), "all").upper()
+    if not limit.startswith(("AVX512", "AVX10", "ALL", "DEFAULT")):
+        return False
+    lines = _read("/proc/cpuinfo").splitlines()
+    return "avx512f" in next((line for line in lines if line.startswith("flags")), "").split()
 
 
 def free_bytes() -> int | None:

@@ -305,8 +305,8 @@ def test_chunks_and_slices_change_nothing_but_memory(
 ) -> None:
     """One row of tiles and one block of outputs, parts of an image, images, the whole batch."""
     x, w, dy = normal(2, 64, 48, 40), normal(64, 64, *geometry.kernel), normal(2, 64, 48, 40)
-    monkeypatch.setattr(plans, "CHUNK", some)
-    monkeypatch.setattr(plans, "SLICE", some // 10)
+    monkeypatch.setattr(plans, "CHUNK", dict.fromkeys(plans.CHUNK, some))
+    monkeypatch.setattr(plans, "SLICE", dict.fromkeys(plans.SLICE, some // 10))
     made = plan((2, 64, 48, 40), 64, geometry)
     for found, expected in zip(results(made, x, w, dy), exact(x, w, dy), strict=True):
         np.testing.assert_allclose(found, expected, atol=5e-6 * np.abs(expected).max())

@@ -3,7 +3,7 @@
 Channels are taken in groups small enough to stay in a cache, so that memory is read once although
 statistics, or the sums that gradients need, come before the values. A task takes one sample's block
 of channels; what it sums is kept for each sample and added in order: the same for any number of
-threads. Blocks are multiples of LANES.
+threads. Blocks are multiples of WHOLE.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ import numpy as np
 from ..compiled import inlined, kernel, part
 from ..instructions import at, min
 from ..tasks import in_parallel
-from .sweeps import sweep
-from .tiles import LANES
+from .sweeps import WHOLE, sweep
 
 # What is done with every pixel; see Body in sweeps.py.
 
 
-def _total_body(at: Any, read: Any, tables: Any, sums: Any, slope: Any) -> Any:
+def total_body(at: Any, read: Any, tables: Any, sums: Any, slope: Any) -> Any:
     return [], [at.plus(sums[0], read[0])]
 
 
-def _squares_body(at: Any, read: Any, tables: Any, sums: Any, slope: Any) -> Any:
+def squares_body(at: Any, read: Any, tables: Any, sums: Any, slope: Any) -> Any:
     off = at.minus(read[0], tables[0])
     return [], [at.plus(sums[0], at.times(off, off))]
 
@@ -54,10 +53,10 @@ def _input_body(at: Any, read: Any, tables: Any, sums: Any, slope: Any) -> Any:
     return [at.plus(at.times(g, factor), drift)], []
 
 
-total_of, squares_of = sweep(_total_body, 1), sweep(_squares_body, 1)
-_normal_sum = sweep(_normal_sum_body, 2)
-_gradient, _gradient_of_two = sweep(_gradient_body, 3), sweep(_gradient_body, 4)
-_input = sweep(_input_body, 2)
+_total_of, _squares_of = sweep(total_body, 1, WHOLE), sweep(squares_body, 1, WHOLE)
+_normal_sum = sweep(_normal_sum_body, 2, WHOLE)
+_gradient, _gradient_of_two = sweep(_gradient_body, 3, WHOLE), sweep(_gradient_body, 4, WHOLE)
+_input = sweep(_input_body, 2, WHOLE)
 
 
 @inlined
@@ -73,13 +72,13 @@ def _moments(task: int, x: Any, first: int, width: int, means: Any, squares: Any
     _, outer, pixels, b = x.shape
     sample, _ = _sample_and_row(task, first, width, outer, b)
     none = np.float32(0)
-    for lane in range(sample, sample + b, LANES):
+    for lane in range(sample, sample + b, WHOLE):
         place = sample * pixels + lane - sample
-        total_of((x,), place, pixels, b, (), 0, (means,), lane, none)
+        _total_of((x,), place, pixels, b, (), 0, (means,), lane, none)
         mean = at(means, lane)
-        for j in range(LANES):
+        for j in range(WHOLE):
             mean[j] /= np.float32(pixels)
-        squares_of((x,), place, pixels, b, (means,), lane, (squares,), lane, none)
+        _squares_of((x,), place, pixels, b, (means,), lane, (squares,), lane, none)
 
 
 @part
@@ -89,7 +88,7 @@ def _normalise(
 ) -> None:  # fmt: skip
     _, outer, pixels, b = x.shape
     sample, row = _sample_and_row(task, first, width, outer, b)
-    for lane in range(0, b, LANES):
+    for lane in range(0, b, WHOLE):
         place = sample * pixels + lane
         _normal_sum(
             (x, addend, y), place, pixels, b, (mean, factors, shift), row + lane, (), 0, slope
@@ -138,7 +137,7 @@ def _sum_gradients(
     _, outer, pixels, b = x.shape
     sample, row = _sample_and_row(task, first, width, outer, b)
     sums = (totals, products)
-    for lane in range(0, b, LANES):
+    for lane in range(0, b, WHOLE):
         place, to = sample * pixels + lane, sample + lane
         if other.size:
             _gradient_of_two(
@@ -156,7 +155,7 @@ def _input_gradient(
     _, outer, pixels, b = x.shape
     sample, row = _sample_and_row(task, first, width, outer, b)
     tables = (mean, factors, along, level)
-    for lane in range(0, b, LANES):
+    for lane in range(0, b, WHOLE):
         place = sample * pixels + lane
         _input((x, g, dx), place, pixels, b, tables, row + lane, (), 0, np.float32(0))
 

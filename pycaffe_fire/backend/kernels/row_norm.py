@@ -12,7 +12,7 @@ import numpy as np
 
 from ..compiled import inlined, jit
 from ..instructions import at, max, min
-from .norm_sum import squares_of, total_of
+from .norm_sum import squares_body, total_body
 from .sweeps import sweep
 from .tiles import LANES
 
@@ -46,6 +46,7 @@ def _input_body(at: Any, read: Any, tables: Any, sums: Any, slope: Any) -> Any:
     return [at.times(rest, factor)], []
 
 
+_total_of, _squares_of = sweep(total_body, 1), sweep(squares_body, 1)
 _normal, _sums, _input = sweep(_normal_body, 1), sweep(_sums_body, 2), sweep(_input_body, 2)
 
 
@@ -74,11 +75,11 @@ def moments(x: Any, first: int, stop: int, means: Any, spreads: Any) -> None:
         row, count = _rows(block, x)
         for c in range(0, channels, LANES):
             place, to = row * channels + c, block * channels + c
-            total_of((x,), place, count, channels, (), 0, (means,), to, none)
+            _total_of((x,), place, count, channels, (), 0, (means,), to, none)
             mean = at(means, to)
             for lane in range(LANES):
                 mean[lane] /= np.float32(count)
-            squares_of((x,), place, count, channels, (means,), to, (spreads,), to, none)
+            _squares_of((x,), place, count, channels, (means,), to, (spreads,), to, none)
 
 
 @jit

@@ -11,9 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..compiled import Intrinsic
+from ..host import has_avx512
 from ..instructions import pointer_to
 from .tiles import LANES
 
+# Channels of a block of oneDNN's: in one vector, so that cache lines are gone through once.
+WHOLE = 16 if has_avx512() else LANES
 _CONTRACT = ("contract",)  # a product and a sum may become one instruction
 
 # Of a pixel: the vectors read, those of the tables and of the sums so far, and the slope, to the
@@ -24,11 +27,11 @@ Body = Callable[..., tuple[Sequence[Any], Sequence[Any]]]
 class Arithmetic:
     """Appends instructions on vectors."""
 
-    def __init__(self, builder: Any) -> None:
+    def __init__(self, builder: Any, lanes: int = LANES) -> None:
         self.ir = importlib.import_module("llvmlite.ir")
-        self.builder = builder
-        self.vector = self.ir.VectorType(self.ir.FloatType(), LANES)
-        self.zero, self.one = (self.ir.Constant(self.vector, [v] * LANES) for v in (0.0, 1.0))
+        self.builder, self.lanes = builder, lanes
+        self.vector = self.ir.VectorType(self.ir.FloatType(), lanes)
+        self.zero, self.one = (self.ir.Constant(self.vector, [v] * lanes) for v in (0.0, 1.0))
 
     def plus(self, a: Any, b: Any) -> Any:
         return self.builder.fadd(a, b, flags=_CONTRACT)
@@ -49,8 +52,10 @@ class Arithmetic:
         unknown = self.ir.Constant(kind, self.ir.Undefined)
         index = self.ir.Constant(self.ir.IntType(32), 0)
         one = self.builder.insert_element(unknown, number, index)
-        lanes = self.ir.Constant(self.ir.VectorType(self.ir.IntType(32), LANES), [0] * LANES)
-        return self.builder.shuffle_vector(one, unknown, lanes)
+        indices = self.ir.VectorType(self.ir.IntType(32), self.lanes)
+        return self.builder.shuffle_vector(
+            one, unknown, self.ir.Constant(indices, [0] * self.lanes)
+        )
 
     def address(self, pointer: Any, offset: Any) -> Any:
         return self.builder.bitcast(self.builder.gep(pointer, [offset]), self.vector.as_pointer())
@@ -62,8 +67,8 @@ class Arithmetic:
         self.builder.store(value, self.address(pointer, offset), align=4)
 
 
-def sweep(body: Body, reads: int) -> Callable[..., None]:
-    """f(streams, place, pixels, b, tables, row, sums, sums_row, slope) for LANES channels.
+def sweep(body: Body, reads: int, lanes: int = LANES) -> Callable[..., None]:
+    """f(streams, place, pixels, b, tables, row, sums, sums_row, slope) for so many channels.
 
     Streams are arrays whose pixel k lies at place + k * b: the first `reads` are read, the others
     written. Tables hold one number for each channel from `row` on; sums receive theirs from
@@ -81,7 +86,8 @@ def sweep(body: Body, reads: int) -> Callable[..., None]:
         )
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            _write(context, builder, signature, values, body, reads)
+            at = Arithmetic(builder, lanes)
+            _write(context, at, signature, values, body, reads)
             return context.get_dummy_value()
 
         return signature, generate
@@ -89,8 +95,10 @@ def sweep(body: Body, reads: int) -> Callable[..., None]:
     return Intrinsic(on_pixels)
 
 
-def _write(context: Any, builder: Any, signature: Any, values: Any, body: Body, reads: int) -> None:
-    tools = importlib.import_module("numba.core.cgutils")
+def _write(
+    context: Any, at: Arithmetic, signature: Any, values: Any, body: Body, reads: int
+) -> None:
+    tools, builder = importlib.import_module("numba.core.cgutils"), at.builder
 
     def pointers(which: int) -> list[Any]:
         kinds = signature.args[which]
@@ -99,7 +107,6 @@ def _write(context: Any, builder: Any, signature: Any, values: Any, body: Body, 
             for k, kind in enumerate(kinds)
         ]
 
-    at = Arithmetic(builder)
     streams, tables, sums = pointers(0), pointers(4), pointers(6)
     place, pixels, b, row, sums_row = (values[k] for k in (1, 2, 3, 5, 7))
     numbers = [at.load(table, row) for table in tables]

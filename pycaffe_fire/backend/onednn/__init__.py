@@ -39,6 +39,7 @@ from .plan_trials import faster_if_packed, fastest_convolution
 from .pointwise import Pointwise
 from .pooling import Pooling
 from .softmax import Softmax
+from .strided import Strided
 from .weighted import Joinable
 from .weighted_sum import WeightedSum
 from .winograd import Winograd
@@ -167,7 +168,8 @@ class OneDNNBackend(KernelBackend):
     ) -> WeightedPlan:  # fmt: skip
         if not 1 <= len(window.kernel) <= 3 or 0 in x.shape:
             return super().convolution(x, w, b, y, window, groups, relu, transposed)
-        kind = Pointwise if Pointwise.is_one(window, groups, transposed) else Convolution
+        of_one_pixel = (c for c in (Pointwise, Strided) if c.is_one(window, groups, transposed))
+        kind = next(of_one_pixel, Convolution)
         direct = kind(self, x, w, b, y, window, groups, relu, transposed)
         if not self._may_transform or not Winograd.suits(direct, self._per_sample):
             return direct

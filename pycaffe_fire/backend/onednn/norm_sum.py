@@ -10,7 +10,7 @@ import numpy as np
 from ..blob import Blob
 from ..compiled import available, use_threads
 from ..kernels import norm_sum as kernels
-from ..kernels.tiles import LANES
+from ..kernels.sweeps import WHOLE
 from ..plans import NormSumPlan, RunningMoments
 from ..tensor import NATIVE, Array, Tensor
 from .add import Sum
@@ -20,7 +20,7 @@ from .layouts import OneDNNTensor, Program
 if TYPE_CHECKING:
     from . import OneDNNBackend
 
-IN_CACHE = 2**20  # elements of one tensor that are gone through at a time
+IN_CACHE = 2**18  # elements of one tensor that are gone through at a time
 NOTHING = np.empty((0, 0, 0, 0), np.float32)
 NO_RELU = 1.0  # the slope below 0 that changes nothing
 
@@ -32,7 +32,7 @@ class NormSum(NormSumPlan):
     def supports(x: Blob, addend: Blob, total: Blob) -> bool:
         layout = x.value.layout
         alike = addend.value.layout == layout and total.value.layout == layout
-        return available() and alike and 0 not in x.shape and grid_of(layout)[3] % LANES == 0
+        return available() and alike and 0 not in x.shape and grid_of(layout)[3] % WHOLE == 0
 
     def __init__(
         self, backend: OneDNNBackend, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None,

@@ -11,7 +11,6 @@ import numpy as np
 
 from ..compiled import available, use_threads
 from ..kernels import winograd as kernels
-from ..kernels.tiles import LANES
 from ..kernels.winograd import PATCH, PRODUCTS, TILES
 from ..plans import WeightedPlan
 from ..tensor import NATIVE, Array, Tensor
@@ -23,8 +22,9 @@ from .library import Library
 # (measured on GoogLeNet's layers); and what part of the direct method's work makes it pay.
 IMAGE_COST, WEIGHT_COST, WORTH = 20, 50, 0.85
 # Numbers of V and M for each thread, of two at least, and of U, that are worked on at a time: few
-# enough to stay in a cache.
-CHUNK, SLICE = 700_000, 2_000_000
+# enough to stay in a cache. By blocks of channels: 16 are the library's with AVX-512, where
+# products take half the time and second-level caches are larger.
+CHUNK, SLICE = {8: 700_000, 16: 1_500_000}, {8: 2_000_000, 16: 5_000_000}
 SPREAD, PAGE = 80, 1024  # steps are SPREAD numbers more than pages: neighbours in other cache sets
 
 
@@ -86,14 +86,14 @@ class Winograd(WeightedPlan):
     def _cut(self, together: int) -> None:
         """Choose slices and chunks; a chunk has at most so many images."""
         slices = [self._block * n for n in _divisors(self._group // self._block)]
-        self._outputs = _largest(slices, SLICE // (PRODUCTS * self._inputs))
+        self._outputs = _largest(slices, SLICE[self._block] // (PRODUCTS * self._inputs))
         self._count = self._largest_chunk(together)
 
     def _largest_chunk(self, together: int) -> int:
         """In rows of tiles."""
         chunks = _divisors(self._rows) + [self._rows * n for n in _divisors(together)]
         each = PRODUCTS * self._columns * (self._inputs + self._outputs)
-        return _largest(chunks, CHUNK * max(2, self.backend.threads) // each)
+        return _largest(chunks, CHUNK[self._block] * max(2, self.backend.threads) // each)
 
     # Scratch memory and products, made when first needed: before a pass writes any, because the
     # the memory that holds them may move when there is one more.
@@ -315,7 +315,7 @@ def _block(direct: Convolution) -> int:
     for blob in (direct.x, direct.y):
         grid = blob.value.layout.grid
         dense &= grid is not None and grid[3] == block and blob.shape[1] % block == 0
-    return block if dense and block % LANES == 0 else 0
+    return block if dense and block in CHUNK else 0
 
 
 def _read(tensor: Tensor) -> Array:
