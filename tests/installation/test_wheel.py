@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import venv
 from collections.abc import Sequence
@@ -73,15 +74,25 @@ def test_the_wheel_holds_the_models_inside_the_package(wheel: Path) -> None:
     assert {name.split("/")[0].split("-")[0] for name in names} == {"pycaffe_fire", "caffe"}
 
 
+def lend_packages(place: Path) -> None:
+    """Let an environment see the packages of this one, but not the checkout that is installed here:
+    its finder is in a .pth file, which counts only in a place for packages of one's own."""
+    (target,) = place.glob("lib/*/site-packages")
+    paths = {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}
+    (target / "lent.pth").write_text("".join(f"{path}\n" for path in sorted(paths)))
+
+
 def test_its_user_trains_the_demo_and_uninstalls_all(wheel: Path, tmp_path: Path) -> None:
     place = tmp_path / "environment"
     venv.create(place, system_site_packages=True)
+    lend_packages(place)
     python, bin_folder = place / "bin" / "python", place / "bin"
     work = tmp_path / "work"
     work.mkdir()
     pip: list[str | Path] = [python, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     before = files(place)
-    run([*pip, "install", "--no-index", "--no-deps", "--no-warn-conflicts", wheel], work)
+    alone = ["--no-index", "--no-deps", "--no-warn-conflicts", "--force-reinstall"]
+    run([*pip, "install", *alone, wheel], work)
 
     shown = run([bin_folder / "fire_train", "--demo", "lenet", "--out", "try", "--iterations", "2",
                  "--quiet"], work)  # fmt: skip

@@ -144,13 +144,16 @@ class Descriptor(Layout):
         if facts["block_axes"] == (1,):
             block = facts["blocks"][0]
             want = (channels * pixels, pixels * block, *(s * block for s in spatial))
-            grid = (self.shape[0], channels // block, pixels, block)
+            grid, counted = (self.shape[0], channels // block, pixels, block), channels // block
         elif facts["block_axes"] == ():
             want = (channels * pixels, 1, *(s * channels for s in spatial))
-            grid = (self.shape[0], 1, pixels, channels)
+            grid, counted = (self.shape[0], 1, pixels, channels), channels
         else:
             return None
-        return grid if facts["strides"] == want else None
+        # Where there is only one, nothing follows from how far away the next would be.
+        counts = (self.shape[0], counted, *self.shape[2:])
+        steps = zip(counts, facts["strides"], want, strict=True)
+        return grid if all(n == 1 or step == right for n, step, right in steps) else None
 
     @cached_property
     def has_plain_order(self) -> bool:
