@@ -19,11 +19,13 @@ from .layouts import Descriptor, OneDNNTensor, Program, Seen
 from .library import Library
 
 # What making and reading a number of V or M costs, or of U, in multiplications of the direct method
-# (measured on GoogLeNet's layers); and what part of the direct method's work makes it pay.
-IMAGE_COST, WEIGHT_COST, WORTH = 20, 50, 0.85
-# Numbers of V and M for each thread, of two at least, and of U, that are worked on at a time: few
-# enough to stay in a cache. By blocks of channels: 16 are the library's with AVX-512, where
-# products take half the time and second-level caches are larger.
+# (measured on GoogLeNet's layers).
+IMAGE_COST, WEIGHT_COST = 20, 50
+# By blocks of channels: 16 are the library's with AVX-512, where products take half the time and
+# second-level caches are larger. What part of the direct method's work makes it pay; and numbers of
+# V and M for each thread, of two at least, and of U, that are worked on at a time: few enough to
+# stay in a cache.
+WORTH = {8: 0.85, 16: 0.72}
 CHUNK, SLICE = {8: 700_000, 16: 1_500_000}, {8: 2_000_000, 16: 5_000_000}
 SPREAD, PAGE = 80, 1024  # steps are SPREAD numbers more than pages: neighbours in other cache sets
 
@@ -63,7 +65,7 @@ class Winograd(WeightedPlan):
         transforms = IMAGE_COST * numbers + cls.weight_cost * inputs * outputs
         taps = prod(map(_taps, direct.x.shape[2:], out, window.pad, window.kernel))
         work = PRODUCTS * (tiles * inputs * outputs + transforms)
-        return work < WORTH * images * taps * inputs * outputs
+        return work < WORTH[_block(direct)] * images * taps * inputs * outputs
 
     def __init__(self, direct: Convolution, per_sample: bool = False) -> None:
         """`per_sample`: chunks never hold more than one image, so that all images are treated
