@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -32,36 +34,35 @@ def test_a_launcher_that_looked_away_ends_the_others(how: str) -> None:
     assert "last words" in output
 
 
+@contextmanager
+def launcher() -> Iterator[int]:
+    """Where a launcher would read what this process prints."""
+    (theirs, ours), saved = os.pipe(), os.dup(1)
+    os.dup2(ours, 1)
+    try:
+        yield theirs
+    finally:
+        os.dup2(saved, 1)
+        for descriptor in (theirs, ours, saved):
+            os.close(descriptor)
+
+
 def test_words_are_heard_when_they_were_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ending, "HEARING", 60.0)
-    ours, theirs = os.pipe()
-    saved = os.dup(1)
-    os.dup2(theirs, 1)
-    try:
+    with launcher() as reader:
         os.write(1, b"words")
         waiting = threading.Thread(target=ending.wait_until_heard)
         waiting.start()
         waiting.join(0.2)
         assert waiting.is_alive()
-        assert os.read(ours, 100) == b"words"
+        assert os.read(reader, 100) == b"words"
         waiting.join(30)
         assert not waiting.is_alive()
-    finally:
-        os.dup2(saved, 1)
-        for descriptor in (ours, theirs, saved):
-            os.close(descriptor)
 
 
 def test_nobody_waits_for_readers_that_do_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ending, "HEARING", 0.1)
-    ours, theirs = os.pipe()
-    saved = os.dup(1)
-    os.dup2(theirs, 1)
-    try:
+    with launcher() as reader:
         os.write(1, b"words")
         ending.wait_until_heard()
-        assert ending._unread(1) == len(b"words")
-    finally:
-        os.dup2(saved, 1)
-        for descriptor in (ours, theirs, saved):
-            os.close(descriptor)
+        assert os.read(reader, 100) == b"words"  # they are still there

@@ -2,7 +2,7 @@
 """Runs a command on bfloat16 instructions that the processor has and a hypervisor hides.
 
     python tools/hidden_bf16/run.py python -m pytest tests/backend/test_bfloat16.py
-    python tools/hidden_bf16/run.py python tools/bench/train.py models/... --precision bfloat16
+    python tools/hidden_bf16/run.py python tools/bench/train.py models/... --against bfloat16
 
 Virtual machines often show an older processor than they run on. Instructions without a state of
 their own work all the same; only CPUID, which libraries ask, leaves them out. For the command it
