@@ -181,17 +181,24 @@ def test_the_faster_of_the_least_times_counts(
         return run
 
     monkeypatch.setattr(precision_trial, "_passes", passes)
-    monkeypatch.setattr(precision_trial.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
     assert precision_trial.speedup(OneDNNBackend(1), backend) == 1.5
 
 
 @pytest.mark.parametrize("products", [FLOAT32, BFLOAT16])
-def test_a_trial_is_a_pass_forward_and_backward(products: str) -> None:
+def test_a_trial_is_a_pass_forward_and_backward(
+    products: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     onednn(1)
     kind = OneDNNBackend(1, products)
     made: list[Any] = []
     plan = kind.convolution
-    kind.convolution = lambda *given: made.append(given) or plan(*given)  # type: ignore[method-assign,func-returns-value]
+
+    def noted(*given: Any) -> Any:
+        made.append(given)
+        return plan(*given)
+
+    monkeypatch.setattr(kind, "convolution", noted)
     run = precision_trial._passes(kind)
     for x, w, b, y, *_ in made:
         x.data[...], w.data[...], b.data[...], y.diff[...] = 1, 1, 1, 1

@@ -50,12 +50,13 @@ def test_kernel_spreads_pixels(stride: tuple[int, int], threads: int) -> None:
     np.testing.assert_array_equal(large, expected)
 
 
-def gradient(case: Conv, kind: type, threads: int, values: list[Array]) -> tuple[Any, Array]:
+def gradient(case: Conv, kind: Any, threads: int, values: list[Array]) -> tuple[Any, Array]:
     """The plan, and dx of an input that lies as the library likes it."""
     backend = onednn.OneDNNBackend(threads)
     shapes = case.shape, case.weights, (case.outputs,), case.out
     arguments = (case.window, 1, None, False)
-    first = Convolution(backend, *(Blob(backend, shape) for shape in shapes), *arguments)
+    x, w, b, y = (Blob(backend, shape) for shape in shapes)
+    first = Convolution(backend, x, w, b, y, *arguments)
     x, w, b, y = (Blob(backend, shape) for shape in shapes)
     x.lay_out(first._chosen(x, first._hint, "src"))
     plan = kind(backend, x, w, b, y, *arguments)

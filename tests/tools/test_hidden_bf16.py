@@ -26,7 +26,7 @@ WHY_NOT = "this processor has no AVX512_BF16", "this kernel or processor cannot 
 )
 def test_the_library_sees_what_the_processor_has() -> None:
     onednn(1)
-    run = [sys.executable, ROOT / "tools" / "hidden_bf16" / "run.py"]
+    run = [sys.executable, str(ROOT / "tools" / "hidden_bf16" / "run.py")]
     done = subprocess.run(
         [*run, sys.executable, "-X", "faulthandler", "-c", ASK],
         capture_output=True, text=True, timeout=120, cwd=ROOT,
