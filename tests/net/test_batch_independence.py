@@ -18,11 +18,11 @@ NET = """
 layer {{ name: "data" type: "Input" top: "data" input_param {{ shape {{ dim: {batch} dim: 3
   dim: 67 dim: 67 }} }} }}
 layer {{ name: "conv1" type: "Convolution" bottom: "data" top: "conv1" convolution_param {{
-  num_output: 64 kernel_size: 11 stride: 2 }} }}
+  num_output: 128 kernel_size: 11 stride: 2 }} }}
 layer {{ name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" }}
 layer {{ name: "norm1" type: "LRN" bottom: "conv1" top: "norm1" }}
 layer {{ name: "conv2" type: "Convolution" bottom: "norm1" top: "conv2" convolution_param {{
-  num_output: 64 kernel_size: 3 pad: 1 }} }}
+  num_output: 128 kernel_size: 3 pad: 1 }} }}
 layer {{ name: "relu2" type: "ReLU" bottom: "conv2" top: "conv2" }}
 layer {{ name: "pool2" type: "Pooling" bottom: "conv2" top: "pool2" pooling_param {{
   kernel_size: 3 stride: 2 }} }}

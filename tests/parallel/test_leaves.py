@@ -96,7 +96,7 @@ layer { name: "data" type: "DummyData" top: "data" top: "label"
 layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
   convolution_param { num_output: 64 kernel_size: 3 weight_filler { type: "msra" } } }
 layer { name: "wide" type: "Convolution" bottom: "conv" top: "wide"
-  convolution_param { num_output: 64 kernel_size: 3 pad: 1 weight_filler { type: "msra" } } }
+  convolution_param { num_output: 128 kernel_size: 3 pad: 1 weight_filler { type: "msra" } } }
 layer { name: "ip" type: "InnerProduct" bottom: "wide" top: "ip"
   inner_product_param { num_output: 4 weight_filler { type: "xavier" } } }
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
