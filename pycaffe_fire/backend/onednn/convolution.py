@@ -200,10 +200,14 @@ class Convolution(Weighted):
         return program.rounded(program.source(self.y.gradient, wanted))
 
     def _data_descriptor(self, hint: int) -> int:
+        return self._gradient_of(self.x.shape, self._geometry(), hint)
+
+    def _gradient_of(self, source: tuple[int, ...], geometry: list[Any], hint: int) -> int:
+        """That of the source, of this shape, from the output's."""
         return self._create(
-            "backward_data", self.algorithm, self._any(self.x.shape),
+            "backward_data", self.algorithm, self._any(source),
             self._operand(self._plain_weights.shape), self._operand(self.y.shape),
-            *self._geometry(), hint, None,
+            *geometry, hint, None,
         )  # fmt: skip
 
     def _data_program(self) -> Runnable:

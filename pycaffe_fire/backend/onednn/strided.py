@@ -60,15 +60,12 @@ class Strided(Convolution):
         """The gradient of the pixels that were read, and where it will be."""
         shape = (*self.x.shape[:2], *self.y.shape[2:])
         geometry = [dims(each) for each in ((1, 1), (0, 0), (0, 0), (0, 0))]
-        weights = self._plain_weights.shape
         hint = self._create(
             "forward", FORWARD_TRAINING, self.algorithm, self._operand(shape),
-            self._operand(weights), None, self._any(self.y.shape), *geometry, None,
+            self._operand(self._plain_weights.shape), None, self._any(self.y.shape), *geometry,
+            None,
         )  # fmt: skip
-        made = self._create(
-            "backward_data", self.algorithm, self._any(shape), self._operand(weights),
-            self._operand(self.y.shape), *geometry, hint, None,
-        )  # fmt: skip
+        made = self._gradient_of(shape, geometry, hint)
         self.library.destroy("primitive_desc", hint)
         program = Program(self.backend)
         dy, w = self._gradient_in(program, made), self._weights_in(program, made)
