@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import platform
 from typing import Any
 
 from .compiled import Intrinsic
 
 ALIGNMENT = 64  # bytes: a line of the cache
+LARGE = 2**20  # elements: more than a core's caches hold until somebody reads them
 
 
 def pointer_to(context: Any, builder: Any, kind: Any, value: Any) -> Any:
@@ -159,7 +161,45 @@ def _write_clear(typing: Any, target: Any, count: Any) -> Any:
     return types.void(target, types.intp), generate
 
 
+def stream(builder: Any, value: Any, address: Any) -> None:
+    """Write a vector to memory, not to the caches, while instructions are written. Memory need not
+    be read first to complete a line, and what others need is not pushed out."""
+    ir = importlib.import_module("llvmlite.ir")
+    size = value.type.count * 4
+    made = builder.store(value, address, align=size)
+    made.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
+
+
+def finish_streams(builder: Any) -> None:
+    """Let others see what was streamed: on x86 nothing else keeps the order of such writes."""
+    ir = importlib.import_module("llvmlite.ir")
+    if platform.machine().lower() in ("x86_64", "amd64"):
+        kind = ir.FunctionType(ir.VoidType(), [])
+        builder.call(builder.module.declare_intrinsic("llvm.x86.sse.sfence", (), kind), [])
+    else:
+        builder.fence("release")
+
+
+def _write_goes_past(typing: Any, target: Any) -> Any:
+    """goes_past(array): is it better written past the caches? If it is large, and its lines are
+    those of the caches: then vectors of whole or half lines are written."""
+    types = importlib.import_module("numba.core.types")
+    tools = importlib.import_module("numba.core.cgutils")
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        array = context.make_array(target)(context, builder, values[0])
+        start = builder.ptrtoint(array.data, tools.intp_t)
+        within = builder.and_(start, tools.intp_t(ALIGNMENT - 1))
+        return builder.and_(
+            builder.icmp_signed(">=", array.nitems, tools.intp_t(LARGE)),
+            builder.icmp_signed("==", within, tools.intp_t(0)),
+        )
+
+    return types.boolean(target), generate
+
+
 at = Intrinsic(_write_at)
+goes_past = Intrinsic(_write_goes_past, lambda target: False)
 pointer = Intrinsic(_write_pointer)
 copy = Intrinsic(_write_copy)
 clear = Intrinsic(_write_clear)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..compiled import inlined, kernel, part
-from ..instructions import at, min
+from ..instructions import at, goes_past, min
 from ..tasks import in_parallel
 from .sweeps import WHOLE, sweep
 
@@ -74,11 +74,11 @@ def _moments(task: int, x: Any, first: int, width: int, means: Any, squares: Any
     none = np.float32(0)
     for lane in range(sample, sample + b, WHOLE):
         place = sample * pixels + lane - sample
-        _total_of((x,), place, pixels, b, (), 0, (means,), lane, none)
+        _total_of((x,), place, pixels, b, (), 0, (means,), lane, none, False)
         mean = at(means, lane)
         for j in range(WHOLE):
             mean[j] /= np.float32(pixels)
-        _squares_of((x,), place, pixels, b, (means,), lane, (squares,), lane, none)
+        _squares_of((x,), place, pixels, b, (means,), lane, (squares,), lane, none, False)
 
 
 @part
@@ -91,7 +91,8 @@ def _normalise(
     for lane in range(0, b, WHOLE):
         place = sample * pixels + lane
         _normal_sum(
-            (x, addend, y), place, pixels, b, (mean, factors, shift), row + lane, (), 0, slope
+            (x, addend, y), place, pixels, b, (mean, factors, shift), row + lane, (), 0, slope,
+            goes_past(y),
         )
 
 
@@ -141,10 +142,12 @@ def _sum_gradients(
         place, to = sample * pixels + lane, sample + lane
         if other.size:
             _gradient_of_two(
-                (x, y, one, other, g), place, pixels, b, (mean,), row + lane, sums, to, slope
+                (x, y, one, other, g), place, pixels, b, (mean,), row + lane, sums, to, slope, False
             )
         else:
-            _gradient((x, y, one, g), place, pixels, b, (mean,), row + lane, sums, to, slope)
+            _gradient(
+                (x, y, one, g), place, pixels, b, (mean,), row + lane, sums, to, slope, False
+            )
 
 
 @part
@@ -157,7 +160,9 @@ def _input_gradient(
     tables = (mean, factors, along, level)
     for lane in range(0, b, WHOLE):
         place = sample * pixels + lane
-        _input((x, g, dx), place, pixels, b, tables, row + lane, (), 0, np.float32(0))
+        _input(
+            (x, g, dx), place, pixels, b, tables, row + lane, (), 0, np.float32(0), goes_past(dx)
+        )
 
 
 @kernel(f"{'f4[:,:,:,::1], ' * 6}{'f4[::1], ' * 9}f8, f4, i8, b1")

@@ -75,11 +75,11 @@ def moments(x: Any, first: int, stop: int, means: Any, spreads: Any) -> None:
         row, count = _rows(block, x)
         for c in range(0, channels, LANES):
             place, to = row * channels + c, block * channels + c
-            _total_of((x,), place, count, channels, (), 0, (means,), to, none)
+            _total_of((x,), place, count, channels, (), 0, (means,), to, none, False)
             mean = at(means, to)
             for lane in range(LANES):
                 mean[lane] /= np.float32(count)
-            _squares_of((x,), place, count, channels, (means,), to, (spreads,), to, none)
+            _squares_of((x,), place, count, channels, (means,), to, (spreads,), to, none, False)
 
 
 @jit
@@ -90,7 +90,7 @@ def forward(x: Any, normal: Any, y: Any, first: int, stop: int, tables: Any, slo
         row, count = _rows(block, x)
         for c in range(0, channels, LANES):
             streams = (x, normal, y)
-            _normal(streams, row * channels + c, count, channels, tables, c, (), 0, slope)
+            _normal(streams, row * channels + c, count, channels, tables, c, (), 0, slope, False)
 
 
 @jit
@@ -103,7 +103,7 @@ def gradient_sums(
         row, count = _rows(block, normal)
         for c in range(0, channels, LANES):
             place, to = row * channels + c, block * channels + c
-            _sums((normal, dy), place, count, channels, tables, c, (sums, crossed), to, slope)
+            _sums((normal, dy), place, count, channels, tables, c, (sums, crossed), to, slope, False)
 
 
 @jit
@@ -115,4 +115,4 @@ def backward(normal: Any, dy: Any, dx: Any, first: int, stop: int, tables: Any, 
         row, count = _rows(block, normal)
         for c in range(0, channels, LANES):
             streams = (normal, dy, dx)
-            _input(streams, row * channels + c, count, channels, tables, c, (), 0, slope)
+            _input(streams, row * channels + c, count, channels, tables, c, (), 0, slope, False)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..compiled import Intrinsic
 from ..host import has_avx512
-from ..instructions import pointer_to
+from ..instructions import finish_streams, pointer_to, stream
 from .tiles import LANES
 
 # Channels of a block of oneDNN's: in one vector, so that cache lines are gone through once.
@@ -66,23 +66,27 @@ class Arithmetic:
     def store(self, value: Any, pointer: Any, offset: Any) -> None:
         self.builder.store(value, self.address(pointer, offset), align=4)
 
+    def stream(self, value: Any, pointer: Any, offset: Any) -> None:
+        """The same past the caches, to a multiple of a vector's size; see `goes_past`."""
+        stream(self.builder, value, self.address(pointer, offset))
+
 
 def sweep(body: Body, reads: int, lanes: int = LANES) -> Callable[..., None]:
-    """f(streams, place, pixels, b, tables, row, sums, sums_row, slope) for so many channels.
+    """f(streams, place, pixels, b, tables, row, sums, sums_row, slope, past) for so many channels.
 
     Streams are arrays whose pixel k lies at place + k * b: the first `reads` are read, the others
-    written. Tables hold one number for each channel from `row` on; sums receive theirs from
-    `sums_row` on. Offsets count elements.
+    written, `past` the caches if so (see `goes_past`). Tables hold one number for each channel from
+    `row` on; sums receive theirs from `sums_row` on. Offsets count elements.
     """
 
     def on_pixels(
         typing: Any, streams: Any, place: Any, pixels: Any, b: Any, tables: Any, row: Any,
-        sums: Any, sums_row: Any, slope: Any,
+        sums: Any, sums_row: Any, slope: Any, past: Any,
     ) -> Any:  # fmt: skip
         types = importlib.import_module("numba.core.types")
         index = types.intp
         signature = types.void(
-            streams, index, index, index, tables, index, sums, index, types.float32
+            streams, index, index, index, tables, index, sums, index, types.float32, types.boolean
         )
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -114,13 +118,26 @@ def _write(
     totals = [tools.alloca_once(builder, at.vector) for _ in sums]
     for total in totals:
         builder.store(at.zero, total)
-    with tools.for_range(builder, pixels) as loop:
-        offset = builder.add(place, builder.mul(loop.index, b))
-        found = [at.load(stream, offset) for stream in streams[:reads]]
-        made, added = body(at, found, numbers, [builder.load(total) for total in totals], slope)
-        for value, stream in zip(made, streams[reads:], strict=True):
-            at.store(value, stream, offset)
-        for value, total in zip(added, totals, strict=True):
-            builder.store(value, total)
+
+    def go(put: Callable[[Any, Any, Any], None]) -> None:
+        with tools.for_range(builder, pixels) as loop:
+            offset = builder.add(place, builder.mul(loop.index, b))
+            found = [at.load(stream, offset) for stream in streams[:reads]]
+            so_far = [builder.load(total) for total in totals]
+            made, added = body(at, found, numbers, so_far, slope)
+            for value, target in zip(made, streams[reads:], strict=True):
+                put(value, target, offset)
+            for value, total in zip(added, totals, strict=True):
+                builder.store(value, total)
+
+    if reads == len(streams):
+        go(at.store)
+    else:
+        with builder.if_else(builder.trunc(values[9], at.ir.IntType(1))) as (past, kept):
+            with past:
+                go(at.stream)
+                finish_streams(builder)
+            with kept:
+                go(at.store)
     for total, target in zip(totals, sums, strict=True):
         at.store(builder.load(total), target, sums_row)
