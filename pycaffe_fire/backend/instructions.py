@@ -163,26 +163,34 @@ def _write_clear(typing: Any, target: Any, count: Any) -> Any:
 
 def stream(builder: Any, value: Any, address: Any) -> None:
     """Write a vector to memory, not to the caches, while instructions are written. Memory need not
-    be read first to complete a line, and what others need is not pushed out."""
+    be read first to complete a line, and what others need is not pushed out. The address is a
+    multiple of the vector's size. A task that does so ends with `finish_streams`."""
     ir = importlib.import_module("llvmlite.ir")
     size = value.type.count * 4
     made = builder.store(value, address, align=size)
     made.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
 
 
-def finish_streams(builder: Any) -> None:
-    """Let others see what was streamed: on x86 nothing else keeps the order of such writes."""
+def _write_finish(typing: Any) -> Any:
+    """finish_streams(): let others see what was streamed. On x86 nothing else keeps the order of
+    such writes."""
+    types = importlib.import_module("numba.core.types")
     ir = importlib.import_module("llvmlite.ir")
-    if platform.machine().lower() in ("x86_64", "amd64"):
-        kind = ir.FunctionType(ir.VoidType(), [])
-        builder.call(builder.module.declare_intrinsic("llvm.x86.sse.sfence", (), kind), [])
-    else:
-        builder.fence("release")
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        if platform.machine().lower() in ("x86_64", "amd64"):
+            kind = ir.FunctionType(ir.VoidType(), [])
+            builder.call(builder.module.declare_intrinsic("llvm.x86.sse.sfence", (), kind), [])
+        else:
+            builder.fence("release")
+        return context.get_dummy_value()
+
+    return types.void(), generate
 
 
 def _write_goes_past(typing: Any, target: Any) -> Any:
-    """goes_past(array): is it better written past the caches? If it is large, and its lines are
-    those of the caches: then vectors of whole or half lines are written."""
+    """goes_past(array): is it better written past the caches? If it is large, and begins where a
+    line of the cache does."""
     types = importlib.import_module("numba.core.types")
     tools = importlib.import_module("numba.core.cgutils")
 
@@ -199,7 +207,7 @@ def _write_goes_past(typing: Any, target: Any) -> Any:
 
 
 at = Intrinsic(_write_at)
-goes_past = Intrinsic(_write_goes_past, lambda target: False)
+goes_past, finish_streams = Intrinsic(_write_goes_past), Intrinsic(_write_finish)
 pointer = Intrinsic(_write_pointer)
 copy = Intrinsic(_write_copy)
 clear = Intrinsic(_write_clear)

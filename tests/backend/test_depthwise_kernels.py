@@ -9,7 +9,7 @@ import pytest
 
 from pycaffe_fire.backend.compiled import available, use_threads
 from pycaffe_fire.backend.kernels import depthwise as kernels
-from pycaffe_fire.backend.kernels.depthwise import MEAN, PRODUCT, SCALE, SHIFT, SUM, VARIANCE
+from pycaffe_fire.backend.kernels.norms import KINDS, MEAN, PRODUCT, SCALE, SHIFT, SUM, VARIANCE
 
 pytestmark = pytest.mark.skipif(not available(), reason="there is no other form of these kernels")
 
@@ -30,7 +30,7 @@ class Op:
         flat = taps.reshape(channels // b, b, kernels.TAPS).transpose(0, 2, 1)
         self.w = np.ascontiguousarray(flat, np.float32).reshape(-1)
         self.dw, self.drafts = np.empty_like(self.w), np.empty(num * self.w.size, np.float32)
-        self.tables = np.zeros((2, kernels.KINDS, channels), np.float32)
+        self.tables = np.zeros((2, KINDS, channels), np.float32)
         self.tables[:, SCALE], self.tables[:, SHIFT] = 1.5, 0.5
         self.rules = np.array([[EPS, 1, SLOPE]] * 2)
         self.room = np.empty((3, num * channels), np.float32)

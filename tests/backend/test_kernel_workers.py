@@ -20,11 +20,11 @@ from pycaffe_fire.backend import compiled, cpu_backend, kernel_workers, random
 from pycaffe_fire.backend.kernel_cache import held
 from pycaffe_fire.backend.kernel_ops import KernelBackend
 from pycaffe_fire.backend.kernels import (
+    batch_norm,
     channelwise,
     depthwise,
     dropout,
     lrn,
-    norm_sum,
     pooling,
     rows,
     softmax,
@@ -40,7 +40,7 @@ needs_worker = pytest.mark.skipif(
     reason="there is no numba, or no core to spare",
 )
 MODULES = (
-    channelwise, data_kernels, depthwise, dropout, lrn, norm_sum, pooling, random, rows, softmax,
+    channelwise, data_kernels, depthwise, dropout, lrn, batch_norm, pooling, random, rows, softmax,
     update, winograd,
 )  # fmt: skip
 KERNELS = {

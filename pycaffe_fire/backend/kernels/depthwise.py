@@ -7,10 +7,7 @@ last one to its first: the neighbours are in its cache even where that has no ro
 summed is kept for each sample and added in order: the same for any number of threads, however they
 share the work. Blocks are multiples of LANES. Windows are padded by 1.
 
-`tables` (2 norms, one number of each kind below, channels) hold what is known of channels, also of
-the padding, whose scale is 0; `rules` (2 norms, EPS OWN SLOPE) how they are normalised: by their
-own statistics or by given ones, and the ReLU's slope below 0, or 1 for none; `room` (3, samples *
-channels) is for sums of every sample.
+The `tables`, `rules` and `room` of both norms are those of norms.py.
 """
 
 from __future__ import annotations
@@ -21,34 +18,39 @@ from typing import Any
 import numpy as np
 
 from ..compiled import inlined, kernel, part
-from ..instructions import at, clear, copy, free, max, min, zeros
+from ..instructions import at, clear, copy, free, min, zeros
 from ..tasks import in_parallel, in_parallel_back
+from .norms import (
+    OWN,
+    SAMPLED,
+    SLOPE,
+    TABLES,
+    before_norm,
+    know,
+    known,
+    learn,
+    learnt,
+    normal,
+    rectified,
+    through_relu,
+    with_gradient,
+    with_moments,
+)
 from .tiles import LANES
 from .walks import walk
 
-MEAN, VARIANCE, SCALE, SHIFT, FACTOR, ALONG, LEVEL, SUM, PRODUCT = range(9)
-KINDS = 9  # of tables
-EPS, OWN, SLOPE = range(3)
 TAPS = 9  # of a window
-SAMPLED = 16  # pixels whose mean is near that of all
 AHEAD = 2**21  # numbers of a block, at most, that the cache takes beside the one before it
 
 # What is done with every pixel; see Body in walks.py.
 
 
 def _moments_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
-    off = at.minus(here[0].read(), tables[0])
-    return [at.plus(sums[0], off), at.plus(sums[1], at.times(off, off))]
-
-
-def _normal(at: Any, x: Any, tables: Any) -> Any:
-    return at.plus(at.times(at.minus(x, tables[0]), tables[1]), tables[2])
+    return with_moments(at, here[0].read(), tables[0], sums)
 
 
 def _normal_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
-    value = _normal(at, here[0].read(), tables)
-    low = at.plus(at.times(value, slope), at.zero)  # never -0
-    here[1].write(at.where_positive(value, value, low))
+    here[1].write(rectified(at, normal(at, here[0].read(), tables), slope))
     return []
 
 
@@ -66,25 +68,15 @@ def _window_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: A
     return []
 
 
-def _through_relu(at: Any, x: Any, dy: Any, tables: Any, slope: Any) -> Any:
-    return at.where_positive(_normal(at, x, tables), dy, at.times(dy, slope))
-
-
 def _sums_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
     x = here[0].read()
-    g = _through_relu(at, x, here[1].read(), tables, slope)
-    return [at.plus(sums[0], g), at.plus(sums[1], at.times(g, at.minus(x, tables[0])))]
-
-
-def _drift(at: Any, x: Any, g: Any, tables: Any) -> Any:
-    mean, factor, _, along, level = tables
-    return at.plus(at.times(g, factor), at.plus(at.times(at.minus(x, mean), along), level))
+    return with_gradient(at, x, through_relu(at, x, here[1].read(), tables, slope), tables[0], sums)
 
 
 def _inner_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
     z = here[0].read()
-    g = _through_relu(at, z, here[1].read(), tables, slope)
-    here[2].write(_drift(at, z, g, tables))
+    g = through_relu(at, z, here[1].read(), tables, slope)
+    here[2].write(before_norm(at, z, g, tables))
     return []
 
 
@@ -124,7 +116,7 @@ def _gradient_body(*pixels: Any) -> Any:
 
 
 def _input_body(at: Any, here: Any, tables: Any, taps: Any, sums: Any, slope: Any) -> Any:
-    here[1].write(_drift(at, here[0].read(), here[1].read(), tables))
+    here[1].write(before_norm(at, here[0].read(), here[1].read(), tables))
     return []
 
 
@@ -159,26 +151,6 @@ def _sample_and_row(sample: int, block: int, outer: int, b: int) -> Any:
 
 
 @inlined
-def _known(tables: Any, norm: int, row: int) -> Any:
-    """What makes a value normal: mean, factor and shift."""
-    channels = tables.shape[2]
-    place = norm * KINDS * channels + row
-    return (
-        at(tables, place + MEAN * channels),
-        at(tables, place + FACTOR * channels),
-        at(tables, place + SHIFT * channels),
-    )
-
-
-@inlined
-def _learnt(tables: Any, norm: int, row: int) -> Any:
-    """What gradients need besides: along and level."""
-    channels = tables.shape[2]
-    place = norm * KINDS * channels + row
-    return at(tables, place + ALONG * channels), at(tables, place + LEVEL * channels)
-
-
-@inlined
 def _clear(sums: Any, apart: int, count: int) -> None:
     for k in range(count):
         clear(at(sums, k * apart), LANES)
@@ -208,30 +180,6 @@ def _moments(n: int, x: Any, block: int, room: Any) -> None:
         _moments_of(x, sample * pixels + lane, pixels, b, room, sample + lane)
 
 
-@part
-def _know(x: Any, norm: int, block: int, tables: Any, rules: Any, room: Any) -> None:
-    """Mean, variance and factor of channels, from the moments of all samples or as given."""
-    num, _, pixels, b = x.shape
-    channels = tables.shape[2]
-    for c in range(block * b, (block + 1) * b):
-        if rules[norm, OWN] != 0:
-            total, spread = 0.0, 0.0
-            for n in range(num):
-                place = n * channels + c
-                total += room[2, place] + room[0, place] / pixels
-            centre = total / num
-            for n in range(num):
-                place = n * channels + c
-                mean = room[0, place] / pixels
-                off = room[2, place] + mean - centre
-                spread += max(room[1, place] - pixels * mean * mean, 0.0)
-                spread += pixels * off * off
-            tables[norm, MEAN, c], tables[norm, VARIANCE, c] = centre, spread / (num * pixels)
-        scale = tables[norm, SCALE, c]
-        deviation = np.sqrt(tables[norm, VARIANCE, c] + rules[norm, EPS])
-        tables[norm, FACTOR, c] = scale / deviation if scale != 0 else np.float32(0)
-
-
 @inlined
 def _line(row: int, height: int, size: int) -> int:
     """Where a row lies among the last three; those outside of the image are the fourth."""
@@ -255,7 +203,7 @@ def _convolve(
     lines = zeros(4 * size, np.float32)
     ahead = pixels * b if block + 1 < outer and num * pixels * b <= AHEAD else 0
     for lane in range(0, b, LANES):
-        known, taps = _known(tables, 0, row + lane), at(w, row * TAPS + lane)
+        numbers, taps = known(tables, 0, row + lane), at(w, row * TAPS + lane)
         source, target, ready = sample * pixels + lane, sample * made + lane, 0
         for r in range(rows):
             centre = r * stride
@@ -263,7 +211,7 @@ def _convolve(
                 place = source + ready * columns * b
                 _line_row(
                     (at(x, place), at(lines, ready % 3 * size + LANES), at(x, place + ahead)),
-                    (b, LANES, b), columns, known, (), (), np.float32(rules[0, SLOPE]),
+                    (b, LANES, b), columns, numbers, (), (), np.float32(rules[0, SLOPE]),
                 )  # fmt: skip
                 ready += 1
             _window_row(
@@ -289,12 +237,12 @@ def _normalise(
     for lane in range(0, b, LANES):
         source, target = at(z, sample * pixels + lane), at(y, sample * pixels + lane)
         _normalise_row(
-            (source, target), (b, b), pixels, _known(tables, 1, row + lane), (), (),
+            (source, target), (b, b), pixels, known(tables, 1, row + lane), (), (),
             np.float32(rules[1, SLOPE]),
         )  # fmt: skip
 
 
-ARRAYS, TABLES = "f4[:,:,:,::1]", "f4[:,:,::1], f8[:,::1], f4[:,::1]"
+ARRAYS = "f4[:,:,:,::1]"
 
 
 @part
@@ -306,10 +254,10 @@ def _forward_block(
     if rules[0, OWN] != 0:
         for n in range(num):
             _moments(n, x, block, room)
-    _know(x, 0, block, tables, rules, room)
+    know(x, 0, block, tables, rules, room)
     for n in range(num - 1, -1, -1):
         _convolve(n, x, w, z, block, height, columns, stride, tables, rules, room)
-    _know(z, 1, block, tables, rules, room)
+    know(z, 1, block, tables, rules, room)
     for n in range(num):
         _normalise(n, z, y, block, tables, rules)
 
@@ -329,11 +277,11 @@ def forward(
     for block in range(outer):
         if rules[0, OWN] != 0:
             in_parallel(num, _moments, (x, block, room))
-        _know(x, 0, block, tables, rules, room)
+        know(x, 0, block, tables, rules, room)
         in_parallel_back(
             num, _convolve, (x, w, z, block, height, columns, stride, tables, rules, room)
         )
-        _know(z, 1, block, tables, rules, room)
+        know(z, 1, block, tables, rules, room)
         in_parallel(num, _normalise, (z, y, block, tables, rules))
 
 
@@ -345,28 +293,9 @@ def _sum_gradients(n: int, z: Any, dy: Any, block: int, tables: Any, rules: Any,
         place, sums = sample * pixels + lane, at(room, sample + lane)
         _clear(sums, room.shape[1], 2)
         _sums_of(
-            (at(z, place), at(dy, place)), (b, b), pixels, _known(tables, 1, row + lane), (),
+            (at(z, place), at(dy, place)), (b, b), pixels, known(tables, 1, row + lane), (),
             ((sums, room.shape[1]),), np.float32(rules[1, SLOPE]),
         )  # fmt: skip
-
-
-@part
-def _learn(x: Any, norm: int, block: int, tables: Any, rules: Any, room: Any) -> None:
-    """Sums over all samples, and what a batch's own statistics add to gradients: along * (x - mean)
-    + level."""
-    num, _, pixels, b = x.shape
-    channels, count = tables.shape[2], num * pixels
-    for c in range(block * b, (block + 1) * b):
-        total, product = 0.0, 0.0
-        for n in range(num):
-            total += room[0, n * channels + c]
-            product += room[1, n * channels + c]
-        tables[norm, SUM, c], tables[norm, PRODUCT, c] = total, product
-        factor = tables[norm, FACTOR, c]
-        moves = rules[norm, OWN] != 0 and factor != 0
-        spread = tables[norm, VARIANCE, c] + rules[norm, EPS]
-        tables[norm, LEVEL, c] = -factor * total / count if moves else np.float32(0)
-        tables[norm, ALONG, c] = -factor * product / count / spread if moves else np.float32(0)
 
 
 @part
@@ -386,7 +315,7 @@ def _gradients(
     lines = zeros(4 * size, np.float32)
     for lane in range(0, b, LANES):
         source, target, ready = sample * pixels + lane, sample * made + lane, 0
-        inner = _known(tables, 1, row + lane) + _learnt(tables, 1, row + lane)
+        inner = known(tables, 1, row + lane) + learnt(tables, 1, row + lane)
         sums, draft = at(room, sample + lane), at(drafts, sample * TAPS + lane)
         _clear(sums, room.shape[1], 2)
         _clear(draft, b, TAPS)
@@ -405,7 +334,7 @@ def _gradients(
             _row_gradients(
                 at(x, place), at(dx, place), at(lines, _line(r - 1, rows, size)),
                 at(lines, _line(r, rows, size)), at(lines, _line(r + 1, rows, size)), columns,
-                stride, r * stride + 1 < height, b, _known(tables, 0, row + lane),
+                stride, r * stride + 1 < height, b, known(tables, 0, row + lane),
                 (at(w, row * TAPS + lane), b), ((sums, room.shape[1]), (draft, b)),
                 np.float32(rules[0, SLOPE]),
             )  # fmt: skip
@@ -452,7 +381,7 @@ def _input_gradient(
     sample, row = _sample_and_row(n, block, outer, b)
     for lane in range(0, b, LANES):
         source, target = at(x, sample * pixels + lane), at(dx, sample * pixels + lane)
-        numbers = _known(tables, 0, row + lane) + _learnt(tables, 0, row + lane)
+        numbers = known(tables, 0, row + lane) + learnt(tables, 0, row + lane)
         _input_row((source, target), (b, b), pixels, numbers, (), (), np.float32(0))
 
 
@@ -464,12 +393,12 @@ def _backward_block(
     num = x.shape[0]
     for n in range(num):
         _sum_gradients(n, z, dy, block, tables, rules, room)
-    _learn(z, 1, block, tables, rules, room)
+    learn(z, 1, block, tables, rules, room)
     for n in range(num - 1, -1, -1):
         _gradients(
             n, x, w, z, dy, dx, drafts, block, height, columns, stride, tables, rules, room, keep
         )
-    _learn(x, 0, block, tables, rules, room)
+    learn(x, 0, block, tables, rules, room)
     for n in range(num):
         _input_gradient(n, x, dx, block, tables)
 
@@ -493,12 +422,12 @@ def backward(
         )
     for block in range(0 if apart else outer):
         in_parallel(num, _sum_gradients, (z, dy, block, tables, rules, room))
-        _learn(z, 1, block, tables, rules, room)
+        learn(z, 1, block, tables, rules, room)
         in_parallel_back(
             num, _gradients,
             (x, w, z, dy, dx, drafts, block, *geometry, tables, rules, room, keep),
         )  # fmt: skip
-        _learn(x, 0, block, tables, rules, room)
+        learn(x, 0, block, tables, rules, room)
         in_parallel(num, _input_gradient, (x, dx, block, tables))
     whole = outer * b * TAPS
     for k in range(whole):

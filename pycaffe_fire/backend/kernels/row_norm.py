@@ -12,13 +12,21 @@ import numpy as np
 
 from ..compiled import inlined, jit
 from ..instructions import at, max, min
-from .norm_sum import squares_body, total_body
 from .sweeps import sweep
 from .tiles import LANES
 
 BLOCK = 1 << 15  # numbers of a block, few enough to stay in a cache
 
 # What is done with every pixel; see Body in sweeps.py.
+
+
+def _total_body(at: Any, read: Any, tables: Any, sums: Any, slope: Any) -> Any:
+    return [], [at.plus(sums[0], read[0])]
+
+
+def _squares_body(at: Any, read: Any, tables: Any, sums: Any, slope: Any) -> Any:
+    off = at.minus(read[0], tables[0])
+    return [], [at.plus(sums[0], at.times(off, off))]
 
 
 def _normal_body(at: Any, read: Any, tables: Any, sums: Any, slope: Any) -> Any:
@@ -46,7 +54,7 @@ def _input_body(at: Any, read: Any, tables: Any, sums: Any, slope: Any) -> Any:
     return [at.times(rest, factor)], []
 
 
-_total_of, _squares_of = sweep(total_body, 1), sweep(squares_body, 1)
+_total_of, _squares_of = sweep(_total_body, 1), sweep(_squares_body, 1)
 _normal, _sums, _input = sweep(_normal_body, 1), sweep(_sums_body, 2), sweep(_input_body, 2)
 
 
@@ -103,7 +111,8 @@ def gradient_sums(
         row, count = _rows(block, normal)
         for c in range(0, channels, LANES):
             place, to = row * channels + c, block * channels + c
-            _sums((normal, dy), place, count, channels, tables, c, (sums, crossed), to, slope, False)
+            both = (sums, crossed)
+            _sums((normal, dy), place, count, channels, tables, c, both, to, slope, False)
 
 
 @jit

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..compiled import Intrinsic
 from ..host import has_avx512
-from ..instructions import finish_streams, pointer_to, stream
+from ..instructions import pointer_to, stream
 from .tiles import LANES
 
 # Channels of a block of oneDNN's: in one vector, so that cache lines are gone through once.
@@ -42,9 +42,12 @@ class Arithmetic:
     def times(self, a: Any, b: Any) -> Any:
         return self.builder.fmul(a, b, flags=_CONTRACT)
 
+    def where(self, a: Any, compares: str, b: Any, then: Any, other: Any) -> Any:
+        """`then` where a compares so with b, else `other`; also of NaN."""
+        return self.builder.select(self.builder.fcmp_ordered(compares, a, b), then, other)
+
     def where_positive(self, sign: Any, a: Any, b: Any) -> Any:
-        """a where `sign` is above 0, else b; also of NaN."""
-        return self.builder.select(self.builder.fcmp_ordered(">", sign, self.zero), a, b)
+        return self.where(sign, ">", self.zero, a, b)
 
     def everywhere(self, number: Any, kind: Any = None) -> Any:
         """A vector of one number, of this type of vectors (default: of float32)."""
@@ -67,7 +70,7 @@ class Arithmetic:
         self.builder.store(value, self.address(pointer, offset), align=4)
 
     def stream(self, value: Any, pointer: Any, offset: Any) -> None:
-        """The same past the caches, to a multiple of a vector's size; see `goes_past`."""
+        """The same past the caches."""
         stream(self.builder, value, self.address(pointer, offset))
 
 
@@ -75,8 +78,9 @@ def sweep(body: Body, reads: int, lanes: int = LANES) -> Callable[..., None]:
     """f(streams, place, pixels, b, tables, row, sums, sums_row, slope, past) for so many channels.
 
     Streams are arrays whose pixel k lies at place + k * b: the first `reads` are read, the others
-    written, `past` the caches if so (see `goes_past`). Tables hold one number for each channel from
-    `row` on; sums receive theirs from `sums_row` on. Offsets count elements.
+    written, `past` the caches if so, by tasks that end with `finish_streams`. Tables hold one
+    number for each channel from `row` on; sums receive theirs from `sums_row` on. Offsets count
+    elements.
     """
 
     def on_pixels(
@@ -136,7 +140,6 @@ def _write(
         with builder.if_else(builder.trunc(values[9], at.ir.IntType(1))) as (past, kept):
             with past:
                 go(at.stream)
-                finish_streams(builder)
             with kept:
                 go(at.store)
     for total, target in zip(totals, sums, strict=True):

@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 
 from ..compiled import fast_kernel, fast_part, inlined
-from ..instructions import at, clear, copy, empty, free, max, min
+from ..instructions import at, clear, copy, empty, finish_streams, free, goes_past, max, min
 from ..tasks import in_parallel
+from .sweeps import sweep
 from .tiles import LANES, Matrix, adding_transform, biased_transform, summing_transform, transform
 
 PATCH = 6  # side of the part of x that makes a tile
@@ -61,6 +62,19 @@ _m_to_tile_3, _tile_to_m_3 = biased_transform(_turned(_A3)), summing_transform(_
 _m_to_tile_5, _tile_to_m_5 = biased_transform(_turned(_A5)), summing_transform(_A5)
 _window_to_u_3, _u_to_window_3 = transform(_G3), adding_transform(_turned(_G3))
 _window_to_u_5, _u_to_window_5 = transform(_G5), adding_transform(_turned(_G5))
+
+
+# What is done with every pixel of a row; see Body in sweeps.py.
+
+
+def _rectify_body(at: Any, read: Any, tables: Any, sums: Any, slope: Any) -> Any:
+    """Without a slope even minus infinity becomes 0; NaN stays."""
+    (value,) = read
+    below = at.where(slope, "==", at.zero, at.zero, at.times(slope, value))
+    return [at.where(value, "<=", at.zero, below, value)], []
+
+
+_rectify = sweep(_rectify_body, 1)
 
 
 @inlined
@@ -185,16 +199,12 @@ def _gather_tiles(
             else:
                 _m_to_tile_5(m, source, PATCH * step, step, band, target, width, b, bias, channel)
     plane = at(y, (row // rows * y.shape[1] + first_block + o) * height * length)
-    top = tile * (row % rows)
-    leaks = slope != 0
+    top, past = tile * (row % rows), goes_past(y)
     for k in range(min(tile, height - top)):
         line, out = at(band, k * width), at(plane, (top + k) * length)
-        # Without a slope even minus infinity and its like become 0, and NaN stays.
-        for i in range(length):
-            value = line[i]
-            below = slope * value if leaks else np.float32(0)
-            out[i] = below if value <= 0 else value
+        _rectify((line, out), 0, length // LANES, LANES, (), 0, (), 0, slope, past)
     free(band)
+    finish_streams()
 
 
 @fast_kernel(

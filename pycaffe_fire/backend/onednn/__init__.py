@@ -27,7 +27,7 @@ from ..plans import (
 from ..tensor import BFLOAT16, FLOAT32, Array, Tensor
 from .activation import ReLU
 from .add import Sum
-from .batch_norm import BatchNorm
+from .batch_norm import BatchNorm, NormInCache
 from .concat import Concat
 from .convolution import Convolution
 from .inner_product import InnerProduct, RowBlocks
@@ -244,7 +244,8 @@ class OneDNNBackend(KernelBackend):
     ) -> NormPlan:  # fmt: skip
         if not 2 <= len(x.shape) <= 5 or 0 in x.shape:
             return super().batch_norm(x, y, scale, shift, eps, global_stats, relu)
-        return BatchNorm(self, x, y, scale, shift, eps, global_stats, relu)
+        kind = NormInCache if NormInCache.suits(x) else BatchNorm
+        return kind(self, x, y, scale, shift, eps, global_stats, relu)
 
     def batch_norm_sum(
         self, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None, eps: float,

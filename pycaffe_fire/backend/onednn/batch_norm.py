@@ -1,12 +1,15 @@
-"""Batch normalisation as one primitive, with the scale, shift and ReLU after it."""
+"""Batch normalisation, with the scale, shift and ReLU after it: one primitive, or our kernel."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from ..blob import Blob
-from ..plans import NormPlan, RunningMoments
+from ..compiled import available, use_threads
+from ..kernels import batch_norm as kernels
+from ..plans import Norm, NormPlan, RunningMoments
 from ..tensor import NATIVE, Array
+from .grids import read, seen, written
 from .layouts import Descriptor, OneDNNTensor, Program
 from .library import (
     BACKWARD,
@@ -17,13 +20,15 @@ from .library import (
     NORM_SCALE,
     NORM_SHIFT,
 )
+from .norms import NOTHING, Norms, blocks_in_cache, has_whole_blocks
 
 if TYPE_CHECKING:
     from . import OneDNNBackend
 
 
 class BatchNorm(NormPlan):
-    """In place, the input is kept for backward by swapping two buffers instead of copying."""
+    """The library's. In place, the input is kept for backward by swapping two buffers instead of
+    copying."""
 
     def __init__(
         self, backend: OneDNNBackend, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None,
@@ -35,19 +40,26 @@ class BatchNorm(NormPlan):
         layout = x.value.layout
         assert isinstance(layout, Descriptor)
         self._layout = layout
-        self.mean, self.variance = backend.tensor(x.shape[1:2]), backend.tensor(x.shape[1:2])
         self._source: Any = x.value
         self._last_output: Array | None = None
         if x is y:
             self._source = OneDNNTensor(backend, x.shape)
             self._source.lay_out(layout)
+        self._prepare(Norm(scale, shift, eps, global_stats, 0.0 if relu else None))
+
+    def _prepare(self, norm: Norm) -> None:
+        channels = self.x.shape[1:2]
+        self.mean, self.variance = self.backend.tensor(channels), self.backend.tensor(channels)
         self._flags = (
-            NORM_GLOBAL * global_stats | NORM_SCALE * (scale is not None)
-            | NORM_SHIFT * (shift is not None) | NORM_RELU * relu
+            NORM_GLOBAL * norm.global_stats | NORM_SCALE * (norm.scale is not None)
+            | NORM_SHIFT * (norm.shift is not None) | NORM_RELU * (norm.relu is not None)
         )  # fmt: skip
-        self._hint = self._create("forward", FORWARD_TRAINING, layout, layout, eps, self._flags)
+        layout = self._layout
+        self._hint = self._create(
+            "forward", FORWARD_TRAINING, layout, layout, norm.eps, self._flags
+        )  # fmt: skip
         self._workspace = self._make_workspace()
-        self._forward = self._forward_program(global_stats)
+        self._forward = self._forward_program(norm.global_stats)
         self._backward: dict[tuple[bool, ...], Program] = {}
 
     def _create(self, what: str, *arguments: Any) -> int:
@@ -82,6 +94,9 @@ class BatchNorm(NormPlan):
     def forward(self, running: RunningMoments | None = None) -> None:
         if self._source is not self.x.value:
             self._set_input_aside()
+        self._normalise(running)
+
+    def _normalise(self, running: RunningMoments | None) -> None:
         self._forward.run()
         if running is not None:
             running.let_in(self.mean.array, self.variance.array)
@@ -149,3 +164,31 @@ class BatchNorm(NormPlan):
         for staged in waiting:
             program.finish(staged)
         return program
+
+
+class NormInCache(BatchNorm):
+    """Our kernel, which reads memory once where the library reads it again for each pass."""
+
+    @staticmethod
+    def suits(x: Blob) -> bool:
+        return available() and has_whole_blocks(x.value.layout)
+
+    def _prepare(self, norm: Norm) -> None:
+        self._norms = Norms(self.backend, self._layout, self.x.shape[1], [norm])
+        self.mean, self.variance = self._norms[0].mean, self._norms[0].variance
+        self._blocks = blocks_in_cache(self._layout)
+        self.backend.expect([kernels.forward], [kernels.backward])
+
+    def _normalise(self, running: RunningMoments | None) -> None:
+        self._norms.take()
+        x = read(self._source)
+        use_threads(self.backend.threads)
+        kernels.forward(x, written(self.y.value), *self._norms.arrays, self._blocks)
+        self._norms.give([running])
+
+    def backward(self, data: bool, scale: bool, shift: bool) -> None:
+        dy = read(self.y.gradient)
+        dx = written(self.x.gradient) if data else NOTHING
+        use_threads(self.backend.threads)
+        kernels.backward(seen(self._source), dy, dx, *self._norms.arrays, self._blocks)
+        self._norms.learn([(scale, shift)])

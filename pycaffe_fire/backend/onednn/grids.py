@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from math import prod
 
-import numpy as np
-
 from ..tensor import NATIVE, Array, Layout, Tensor
 
 
@@ -41,15 +39,3 @@ def added_to(gradient: Tensor) -> Array:
     assert gradient.buffer is not None
     gradient.fresh = NATIVE
     return gradient.buffer[: gradient.layout.elements]
-
-
-def write_normal(source: Array, mean: Array, factor: Array, shift: Array, target: Array) -> None:
-    """target = (source - mean) * factor + shift; tables have a number for each channel, also of the
-    padding."""
-    tables = (mean, factor, shift)
-    mean, factor, shift = (
-        table.reshape(target.shape[1], 1, target.shape[3]) for table in tables
-    )  # fmt: skip
-    np.subtract(source, mean, out=target)
-    target *= factor
-    target += shift

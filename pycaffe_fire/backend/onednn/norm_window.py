@@ -10,12 +10,13 @@ import numpy as np
 from ..blob import Blob
 from ..compiled import available, use_threads
 from ..kernels import depthwise as kernels
-from ..kernels.depthwise import FACTOR, MEAN, PRODUCT, SCALE, SHIFT, SUM, TAPS, VARIANCE
+from ..kernels.depthwise import TAPS
 from ..kernels.tiles import LANES
 from ..plans import Norm, NormWindowPlan, RunningMoments, Window
 from ..tensor import NATIVE, Array, Tensor
-from .grids import added_to, grid_of, read, seen, write_normal, written
+from .grids import added_to, grid_of, read, seen, written
 from .layouts import Descriptor, OneDNNTensor
+from .norms import Norms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from . import OneDNNBackend
 
 OF_ONE_THREAD = 2**19  # elements of a block of x's channels, at most, that one thread takes
-NO_RELU = 1.0  # the slope below 0 that changes nothing
 
 
 class NormWindow(NormWindowPlan):
@@ -45,14 +45,8 @@ class NormWindow(NormWindowPlan):
         self.backend, self.x, self.w, self.z = backend, x, w, z
         num, outer, pixels, block = grid_of(x.value.layout)
         channels = outer * block
-        self._tables = np.zeros((2, kernels.KINDS, channels), np.float32)
-        self._rules = np.empty((2, 3), np.float64)
-        self._norms = tuple(
-            _Norm(backend, each, x.shape[1], self._tables[i], self._rules[i])
-            for i, each in enumerate((before, after))
-        )
+        self._norms = Norms(backend, x.value.layout, x.shape[1], (before, after))
         self.moments = (self._norms[0], self._norms[1])
-        self._room = np.empty((3, num * channels), np.float32)
         self._dw = np.empty(channels * TAPS, np.float32)
         self._drafts = np.empty(num * channels * TAPS, np.float32)
         apart = num * pixels * block <= OF_ONE_THREAD and outer >= 2 * backend.threads
@@ -68,15 +62,13 @@ class NormWindow(NormWindowPlan):
         value.sync()
         self._source.bind(value.buffer)
         self._source.fresh = NATIVE
-        for norm in self._norms:
-            norm.take()
+        self._norms.take()
         use_threads(self.backend.threads)
         kernels.forward(
             seen(self._source), self._weights(), written(self._inner), written(self.z.value),
-            self._tables, self._rules, self._room, *self._geometry,
+            *self._norms.arrays, *self._geometry,
         )  # fmt: skip
-        for norm, sums in zip(self._norms, running, strict=True):
-            norm.give(sums)
+        self._norms.give(running)
 
     def _weights(self) -> Array:
         self.w.value.sync()
@@ -86,8 +78,7 @@ class NormWindow(NormWindowPlan):
         value, norm = self.x.value, self._norms[0]
         value.bind(None)  # where x is, and stays for backward
         shown = written(value)
-        mean, factor, shift = (self._tables[0, kind] for kind in (MEAN, FACTOR, SHIFT))
-        write_normal(seen(self._source), mean, factor, shift, shown)
+        norm.write_normal(seen(self._source), shown)
         if norm.relu is not None:
             np.multiply(shown, np.float32(norm.relu), out=shown, where=shown <= 0)
 
@@ -101,57 +92,13 @@ class NormWindow(NormWindowPlan):
         use_threads(self.backend.threads)
         kernels.backward(
             seen(self._source), self._weights(), seen(self._inner), dy, written(self.x.gradient),
-            self._dw, self._drafts, self._tables, self._rules, self._room, *self._geometry, keep,
+            self._dw, self._drafts, *self._norms.arrays, *self._geometry, keep,
         )  # fmt: skip
         if keep:
             gradient.fresh = NATIVE
-        for norm, wanted in zip(self._norms, learns, strict=True):
-            norm.learn(*wanted)
+        self._norms.learn(learns)
         if weights:
             added_to(self.w.gradient)[...] += self._dw
-
-
-class _Norm:
-    """One of the two norms, with its rows of the tables."""
-
-    mean: Tensor
-    variance: Tensor
-
-    def __init__(
-        self, backend: OneDNNBackend, norm: Norm, channels: int, tables: Array, rules: Array
-    ) -> None:
-        self.mean, self.variance = backend.tensor((channels,)), backend.tensor((channels,))
-        self.relu = norm.relu
-        self._norm, self._tables = norm, tables[:, :channels]  # without the padding
-        self._tables[SCALE] = 1
-        slope = NO_RELU if norm.relu is None else norm.relu
-        rules[...] = norm.eps, not norm.global_stats, slope
-
-    def take(self) -> None:
-        """What forward needs to know."""
-        norm, tables = self._norm, self._tables
-        if norm.scale is not None:
-            tables[SCALE] = norm.scale.data.reshape(-1)
-        if norm.shift is not None:
-            tables[SHIFT] = norm.shift.data.reshape(-1)
-        if norm.global_stats:
-            tables[MEAN], tables[VARIANCE] = self.mean.array, self.variance.array
-
-    def give(self, running: RunningMoments | None) -> None:
-        """What forward has found out."""
-        if not self._norm.global_stats:
-            self.mean.array[...] = self._tables[MEAN]
-            self.variance.array[...] = self._tables[VARIANCE]
-        if running is not None:
-            running.let_in(self.mean.array, self.variance.array)
-
-    def learn(self, scale: bool, shift: bool) -> None:
-        norm, tables = self._norm, self._tables
-        if scale and norm.scale is not None:
-            products = tables[PRODUCT] / np.sqrt(tables[VARIANCE] + norm.eps)
-            norm.scale.diff[...] += products.reshape(norm.scale.shape)
-        if shift and norm.shift is not None:
-            norm.shift.diff[...] += tables[SUM].reshape(norm.shift.shape)
 
 
 def _lies_in_blocks(layout: Any, block: int) -> bool:
