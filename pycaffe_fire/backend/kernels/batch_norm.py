@@ -185,11 +185,10 @@ def _input_gradient(
 ) -> None:
     _, outer, pixels, b = x.shape
     sample, row = _sample_and_row(task, first, width, outer, b)
-    slope, past = np.float32(rules[0, SLOPE]), goes_past(dx)
+    slope = np.float32(rules[0, SLOPE])
     for lane in range(0, b, WHOLE):
         numbers = known(tables, 0, row + lane) + learnt(tables, 0, row + lane)
-        _input((x, dy, dx), sample * pixels + lane, pixels, b, numbers, 0, (), 0, slope, past)
-    finish_streams()
+        _input((x, dy, dx), sample * pixels + lane, pixels, b, numbers, 0, (), 0, slope, False)
 
 
 @kernel(f"{'f4[:,:,:,::1], ' * 3}{TABLES}, i8")
@@ -231,11 +230,10 @@ def _addend_gradient(
 ) -> None:  # fmt: skip
     _, outer, pixels, b = x.shape
     sample, row = _sample_and_row(task, first, width, outer, b)
-    none, past = np.float32(0), goes_past(dx)
+    none = np.float32(0)
     for lane in range(0, b, WHOLE):
         numbers = known(tables, 0, row + lane) + learnt(tables, 0, row + lane)
-        _sum_input((x, g, dx), sample * pixels + lane, pixels, b, numbers, 0, (), 0, none, past)
-    finish_streams()
+        _sum_input((x, g, dx), sample * pixels + lane, pixels, b, numbers, 0, (), 0, none, False)
 
 
 @kernel(f"{'f4[:,:,:,::1], ' * 6}{TABLES}, i8")
