@@ -10,6 +10,7 @@ import pytest
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
 from pycaffe_fire.backend.kernels import winograd as kernels
+from pycaffe_fire.backend.kernels.sweeps import WHOLE
 from pycaffe_fire.backend.kernels.winograd import PRODUCTS, TILES, matrices
 from pycaffe_fire.backend.onednn import winograd as plans
 from pycaffe_fire.backend.plans import Window
@@ -105,8 +106,10 @@ def case(b: int, window_size: int, request: pytest.FixtureRequest) -> Case:
     return Case(b, window_size, request.param)
 
 
-def operand(rows: int, columns: int, values: Array | None = None) -> tuple[Array, int]:
-    step = rows * columns + 7
+def operand(
+    rows: int, columns: int, values: Array | None = None, apart: int = 7
+) -> tuple[Array, int]:
+    step = rows * columns + apart
     flat = aligned(PRODUCTS * step, np.dtype(np.float32))
     flat[...] = np.nan
     if values is not None:
@@ -194,21 +197,35 @@ def test_gradient_of_tiles(case: Case) -> None:
 
 
 @WINDOWS
-def test_windows_and_their_gradient(b: int, window_size: int) -> None:
+@pytest.mark.parametrize(
+    ("outer", "inner", "b", "apart"),
+    [(2, 3, WHOLE, 7), (2, 3, 2 * WHOLE, 7), (19, 27, WHOLE, 16), (13, 20, 2 * WHOLE, 16),
+     (13, 20, 2 * WHOLE, 7)],
+    ids=["a vector", "two vectors", "large", "large, two vectors", "large, between lines"],
+)  # fmt: skip
+def test_windows_and_their_gradient(
+    outer: int, inner: int, b: int, apart: int, window_size: int
+) -> None:
     g = np.array(matrices(window_size)[2])
-    w = normal(2, 3, window_size, window_size, b, b)
-    plain = w.transpose(1, 4, 0, 5, 2, 3).reshape(3 * b, 2 * b, window_size, window_size)
-    flat, step = operand(3 * b, 2 * b)
-    kernels.spread_windows(w, flat, step)
-    found = matrices_of(flat, step, 3 * b, 2 * b)
-    np.testing.assert_allclose(found, transformed(g, plain), rtol=1e-5, atol=1e-5)
+    w = normal(outer, inner, window_size, window_size, b, b)
+    inputs, outputs = inner * b, outer * b
+    plain = w.transpose(1, 4, 0, 5, 2, 3).reshape(inputs, outputs, window_size, window_size)
+    expected = transformed(g, plain)
+    for spread, turned in ((kernels.spread_windows, False), (kernels.spread_turned_windows, True)):
+        shape = (outputs, inputs) if turned else (inputs, outputs)
+        flat, step = operand(*shape, apart=apart)
+        spread(w, flat, step)
+        found = matrices_of(flat, step, *shape)
+        found = found.transpose(0, 2, 1) if turned else found
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
-    u, before = normal(PRODUCTS, 3 * b, 2 * b), normal(*w.shape)
+    u, before = normal(PRODUCTS, inputs, outputs), normal(*w.shape)
     after = before.copy()
-    flat, step = operand(3 * b, 2 * b, u)
+    flat, step = operand(inputs, outputs, u)
     kernels.gather_windows(flat, after, step)
-    back = np.einsum("ia,ijxy,jb->xyab", g, u.reshape(6, 6, *u.shape[1:]), g)
-    expected = back.reshape(3, b, 2, b, window_size, window_size).transpose(2, 0, 4, 5, 1, 3)
+    back = np.einsum("ia,ijxy,jb->xyab", g, u.reshape(6, 6, *u.shape[1:]), g, optimize=True)
+    expected = back.reshape(inner, b, outer, b, window_size, window_size)
+    expected = expected.transpose(2, 0, 4, 5, 1, 3)
     np.testing.assert_allclose(after - before, expected, rtol=1e-4, atol=1e-4)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..compiled import Intrinsic
-from ..instructions import pointer_to
+from ..instructions import pointer_to, stream
 
 LANES = 8  # channels in a vector: divides the blocks of every layout that oneDNN likes
 
@@ -21,20 +21,21 @@ Matrix = Sequence[Sequence[float]]
 _CONTRACT = ("contract",)  # a product and a sum may become one instruction
 
 
-def transform(matrix: Matrix) -> Callable[..., None]:
+def transform(matrix: Matrix, lanes: int = LANES, past: bool = False) -> Callable[..., None]:
     """f(source, start, row, column, target, start, row, column): target = M source M^T.
 
-    Starts and strides count elements of flat arrays, or from pointers; a tile's element is LANES
-    numbers.
+    Starts and strides count elements of flat arrays, or from pointers; a tile's element is that
+    many numbers. `past`: they are written past the caches, by tasks that end with `finish_streams`.
     """
 
     def write(at: _Writer, source: _Place, target: _Place) -> None:
-        at.store(target, at.product(matrix, at.load(source, len(matrix[0]))))
+        made = at.product(matrix, at.load(source, len(matrix[0])))
+        at.store(target, made, past)
 
-    return _tile_function(write)
+    return _tile_function(write, lanes)
 
 
-def adding_transform(matrix: Matrix) -> Callable[..., None]:
+def adding_transform(matrix: Matrix, lanes: int = LANES) -> Callable[..., None]:
     """The same, but target += M source M^T."""
 
     def write(at: _Writer, source: _Place, target: _Place) -> None:
@@ -42,7 +43,7 @@ def adding_transform(matrix: Matrix) -> Callable[..., None]:
         there = at.load(target, len(matrix))
         at.store(target, [at.sums(a, b) for a, b in zip(made, there, strict=True)])
 
-    return _tile_function(write)
+    return _tile_function(write, lanes)
 
 
 def biased_transform(matrix: Matrix) -> Callable[..., None]:
@@ -82,10 +83,10 @@ class _Place:
 class _Writer:
     """Appends instructions on vectors and tiles (lists of rows of vectors)."""
 
-    def __init__(self, builder: Any) -> None:
+    def __init__(self, builder: Any, lanes: int) -> None:
         self.ir = importlib.import_module("llvmlite.ir")
-        self.builder = builder
-        self.vector = self.ir.VectorType(self.ir.FloatType(), LANES)
+        self.builder, self.lanes = builder, lanes
+        self.vector = self.ir.VectorType(self.ir.FloatType(), lanes)
 
     def _address(self, place: _Place, row: int, column: int) -> Any:
         at, build = place.start, self.builder
@@ -99,10 +100,14 @@ class _Writer:
             for i in range(size)
         ]
 
-    def store(self, place: _Place, tile: list[list[Any]]) -> None:
+    def store(self, place: _Place, tile: list[list[Any]], past: bool = False) -> None:
         for i, row in enumerate(tile):
             for j, value in enumerate(row):
-                self.builder.store(value, self._address(place, i, j), align=4)
+                address = self._address(place, i, j)
+                if past:
+                    stream(self.builder, value, address)
+                else:
+                    self.builder.store(value, address, align=4)
 
     def sums(self, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
         return [self.builder.fadd(x, y, flags=_CONTRACT) for x, y in zip(a, b, strict=True)]
@@ -119,13 +124,13 @@ class _Writer:
         for weight, vector in zip(weights, vectors, strict=True):
             if weight == 0:
                 continue
-            factor = self.ir.Constant(self.vector, [float(np.float32(weight))] * LANES)
+            factor = self.ir.Constant(self.vector, [float(np.float32(weight))] * self.lanes)
             term = vector if weight == 1 else self.builder.fmul(vector, factor, flags=_CONTRACT)
             total = term if total is None else self.builder.fadd(total, term, flags=_CONTRACT)
         return total
 
 
-def _tile_function(write: Callable[..., None]) -> Callable[..., None]:
+def _tile_function(write: Callable[..., None], lanes: int) -> Callable[..., None]:
     """A function of two places: source and target."""
 
     def on_tiles(
@@ -134,7 +139,7 @@ def _tile_function(write: Callable[..., None]) -> Callable[..., None]:
     ) -> Any:  # fmt: skip
         types = importlib.import_module("numba.core.types")
         index = (types.intp,) * 3
-        return types.void(source, *index, target, *index), _generator(write)
+        return types.void(source, *index, target, *index), _generator(write, lanes)
 
     return Intrinsic(on_tiles)
 
@@ -149,18 +154,18 @@ def _channel_function(write: Callable[..., None]) -> Callable[..., None]:
         types = importlib.import_module("numba.core.types")
         index = (types.intp,) * 3
         signature = types.void(source, *index, target, *index, channels, index[0])
-        return signature, _generator(write)
+        return signature, _generator(write, LANES)
 
     return Intrinsic(on_tiles)
 
 
-def _generator(write: Callable[..., None]) -> Callable[..., Any]:
+def _generator(write: Callable[..., None], lanes: int) -> Callable[..., Any]:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         places = []
         for i in range(0, len(values), 4):
             numbers = pointer_to(context, builder, signature.args[i], values[i])
             places.append(_Place(numbers, values[i + 1], *values[i + 2 : i + 4]))
-        write(_Writer(builder), *places)
+        write(_Writer(builder, lanes), *places)
         return context.get_dummy_value()
 
     return generate

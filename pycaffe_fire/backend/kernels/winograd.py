@@ -24,7 +24,7 @@ import numpy as np
 from ..compiled import fast_kernel, fast_part, inlined
 from ..instructions import at, clear, copy, empty, finish_streams, free, goes_past, max, min
 from ..tasks import in_parallel
-from .sweeps import sweep
+from .sweeps import WHOLE, sweep
 from .tiles import LANES, Matrix, adding_transform, biased_transform, summing_transform, transform
 
 PATCH = 6  # side of the part of x that makes a tile
@@ -60,8 +60,12 @@ _A5, _, _G5 = matrices(5)
 _patch_to_v, _v_to_patch = transform(_turned(_B)), adding_transform(_B)
 _m_to_tile_3, _tile_to_m_3 = biased_transform(_turned(_A3)), summing_transform(_A3)
 _m_to_tile_5, _tile_to_m_5 = biased_transform(_turned(_A5)), summing_transform(_A5)
-_window_to_u_3, _u_to_window_3 = transform(_G3), adding_transform(_turned(_G3))
-_window_to_u_5, _u_to_window_5 = transform(_G5), adding_transform(_turned(_G5))
+_window_to_u_3, _window_past_3 = transform(_G3, WHOLE), transform(_G3, WHOLE, past=True)
+_window_to_u_5, _window_past_5 = transform(_G5, WHOLE), transform(_G5, WHOLE, past=True)
+_u_to_window_3 = adding_transform(_turned(_G3), WHOLE)
+_u_to_window_5 = adding_transform(_turned(_G5), WHOLE)
+_plain_to_u_3, _u_to_plain_3 = transform(_G3), adding_transform(_turned(_G3))
+_plain_to_u_5, _u_to_plain_5 = transform(_G5), adding_transform(_turned(_G5))
 
 
 # What is done with every pixel of a row; see Body in sweeps.py.
@@ -248,18 +252,33 @@ def spread_tiles(dy: Any, m: Any, steps: Any, place: Any, held: Any, sums: Any) 
     in_parallel(place[1] * held[1], _spread_tiles, (dy, m, steps, place, held, sums))
 
 
+@inlined
+def _spread_window(
+    source: Any, start: int, row: int, cell: int, size: int, u: Any, target: int, step: int,
+    past: bool,
+) -> None:  # fmt: skip
+    """U of the windows of WHOLE channels; their rows and cells lie so far apart."""
+    if size == 3 and past:
+        _window_past_3(source, start, row, cell, u, target, PATCH * step, step)
+    elif size == 3:
+        _window_to_u_3(source, start, row, cell, u, target, PATCH * step, step)
+    elif past:
+        _window_past_5(source, start, row, cell, u, target, PATCH * step, step)
+    else:
+        _window_to_u_5(source, start, row, cell, u, target, PATCH * step, step)
+
+
 @fast_part
 def _spread_windows(task: int, w: Any, u: Any, step: int) -> None:
     outer, inner, size, b = w.shape[0], w.shape[1], w.shape[2], w.shape[4]
     o, i, area = task // inner, task % inner, b * b
+    past = goes_past(u) and step % WHOLE == 0
     for k in range(b):
-        for lane in range(0, b, LANES):
+        for lane in range(0, b, WHOLE):
             start = task * size * size * area + k * b + lane
             target = ((i * b + k) * outer + o) * b + lane
-            if size == 3:
-                _window_to_u_3(w, start, size * area, area, u, target, PATCH * step, step)
-            else:
-                _window_to_u_5(w, start, size * area, area, u, target, PATCH * step, step)
+            _spread_window(w, start, size * area, area, size, u, target, step, past)
+    finish_streams()
 
 
 @fast_kernel("f4[:,:,:,:,:,::1], f4[::1], i8")
@@ -269,11 +288,39 @@ def spread_windows(w: Any, u: Any, step: int) -> None:
 
 
 @fast_part
+def _spread_turned_windows(task: int, w: Any, u: Any, step: int) -> None:
+    outer, inner, size, b = w.shape[0], w.shape[1], w.shape[2], w.shape[4]
+    i, o, area = task // outer, task % outer, b * b
+    past = goes_past(u) and step % WHOLE == 0
+    source, turned = (
+        at(w, (o * inner + i) * size * size * area),
+        empty(area * size * size, np.float32),
+    )
+    for cell in range(size * size):
+        from_here, to_here = at(source, cell * area), at(turned, cell * area)
+        for j in range(b):
+            for k in range(b):
+                to_here[j * b + k] = from_here[k * b + j]
+    for j in range(b):
+        for lane in range(0, b, WHOLE):
+            target = ((o * b + j) * inner + i) * b + lane
+            _spread_window(turned, j * b + lane, size * area, area, size, u, target, step, past)
+    free(turned)
+    finish_streams()
+
+
+@fast_kernel("f4[:,:,:,:,:,::1], f4[::1], i8")
+def spread_turned_windows(w: Any, u: Any, step: int) -> None:
+    """The same with matrices (outputs, inputs): U transposed."""
+    in_parallel(w.shape[0] * w.shape[1], _spread_turned_windows, (w, u, step))
+
+
+@fast_part
 def _gather_windows(task: int, u: Any, dw: Any, step: int) -> None:
     outer, inner, size, b = dw.shape[0], dw.shape[1], dw.shape[2], dw.shape[4]
     o, i, area = task // inner, task % inner, b * b
     for k in range(b):
-        for lane in range(0, b, LANES):
+        for lane in range(0, b, WHOLE):
             target = task * size * size * area + k * b + lane
             source = ((i * b + k) * outer + o) * b + lane
             if size == 3:
@@ -309,9 +356,9 @@ def _spread_plain_windows(task: int, w: Any, u: Any, step: int) -> None:
                     window[cell * LANES + lane] = source[lane * far + cell]
             target = i * outputs + o
             if size == 3:
-                _window_to_u_3(window, 0, size * LANES, LANES, u, target, PATCH * step, step)
+                _plain_to_u_3(window, 0, size * LANES, LANES, u, target, PATCH * step, step)
             else:
-                _window_to_u_5(window, 0, size * LANES, LANES, u, target, PATCH * step, step)
+                _plain_to_u_5(window, 0, size * LANES, LANES, u, target, PATCH * step, step)
     free(window)
 
 
@@ -332,9 +379,9 @@ def _gather_plain_windows(task: int, u: Any, dw: Any, step: int) -> None:
             clear(window, area * LANES)
             source = i * outputs + o
             if size == 3:
-                _u_to_window_3(u, source, PATCH * step, step, window, 0, size * LANES, LANES)
+                _u_to_plain_3(u, source, PATCH * step, step, window, 0, size * LANES, LANES)
             else:
-                _u_to_window_5(u, source, PATCH * step, step, window, 0, size * LANES, LANES)
+                _u_to_plain_5(u, source, PATCH * step, step, window, 0, size * LANES, LANES)
             target = at(dw, o * far + i * area)
             for cell in range(area):
                 for lane in range(LANES):

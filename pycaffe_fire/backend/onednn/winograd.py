@@ -11,6 +11,7 @@ import numpy as np
 
 from ..compiled import available, use_threads
 from ..kernels import winograd as kernels
+from ..kernels.sweeps import WHOLE
 from ..kernels.winograd import PATCH, PRODUCTS, TILES
 from ..plans import WeightedPlan
 from ..tensor import NATIVE, Array, Tensor
@@ -82,7 +83,12 @@ class Winograd(WeightedPlan):
         self._no_bias = np.zeros(outputs, np.float32)
         self.backend.expect(
             [kernels.spread_windows, kernels.spread_patches, kernels.gather_tiles],
-            [kernels.spread_tiles, kernels.gather_patches, kernels.gather_windows],
+            [
+                kernels.spread_tiles,
+                kernels.spread_turned_windows,
+                kernels.gather_patches,
+                kernels.gather_windows,
+            ],
         )
 
     def _cut(self, together: int) -> None:
@@ -143,15 +149,8 @@ class Winograd(WeightedPlan):
 
     @cached_property
     def _ut(self) -> Operand:
-        """U with its matrices transposed, as products like them."""
+        """U with its matrices transposed."""
         return self._scratch(self._outputs, self._inputs)
-
-    @cached_property
-    def _turn(self) -> Program:
-        program = Program(self.backend)
-        (u, as_turned), (ut, whole) = self._u.turned, self._ut.whole
-        program.reorder(u, ut, as_turned, whole)
-        return program
 
     @cached_property
     def _data_product(self) -> Program:
@@ -199,14 +198,13 @@ class Winograd(WeightedPlan):
         dx = self._images(self.x.gradient, written=True) if data else None
         dw = self._windows(self.w.gradient) if weights else None
         db = _read(self.b.gradient) if bias and self.b is not None else None
-        v, u, m, du, sums, pad = self._v, self._u, self._m, self._du, self._sums, self._pad
-        data_product, weight_products, turn = self._data_product, self._weight_products, self._turn
+        v, ut, m, du, sums, pad = self._v, self._ut, self._m, self._du, self._sums, self._pad
+        data_product, weight_products = self._data_product, self._weight_products
         use_threads(self.backend.threads)
         for part in self._slices():
             sums[...] = 0
             if data:
-                kernels.spread_windows(w[part.windows], u.numbers, u.step)
-                turn.run()
+                kernels.spread_turned_windows(w[part.windows], ut.numbers, ut.step)
             for number, place in enumerate(self._places()):
                 kernels.spread_tiles(dy, m.numbers, m.steps, place, part.above, sums)
                 if weights:
@@ -317,7 +315,7 @@ def _block(direct: Convolution) -> int:
     for blob in (direct.x, direct.y):
         grid = blob.value.layout.grid
         dense &= grid is not None and grid[3] == block and blob.shape[1] % block == 0
-    return block if dense and block in CHUNK else 0
+    return block if dense and block in CHUNK and block % WHOLE == 0 else 0
 
 
 def _read(tensor: Tensor) -> Array:
