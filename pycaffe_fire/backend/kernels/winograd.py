@@ -22,7 +22,18 @@ from typing import Any
 import numpy as np
 
 from ..compiled import fast_kernel, fast_part, inlined
-from ..instructions import at, clear, copy, empty, finish_streams, free, goes_past, max, min
+from ..instructions import (
+    ALIGNMENT,
+    at,
+    clear,
+    copy,
+    empty,
+    finish_streams,
+    free,
+    goes_past,
+    max,
+    min,
+)
 from ..tasks import in_parallel
 from .sweeps import WHOLE, sweep
 from .tiles import LANES, Matrix, adding_transform, biased_transform, summing_transform, transform
@@ -30,6 +41,7 @@ from .tiles import LANES, Matrix, adding_transform, biased_transform, summing_tr
 PATCH = 6  # side of the part of x that makes a tile
 PRODUCTS = PATCH * PATCH
 TILES = {3: 4, 5: 2}  # side of a tile, by that of the window
+LINES = 4 * WHOLE == ALIGNMENT  # is a vector of U a line of the cache? Parts should not go past it
 # Of the simple fractions these lose the fewest digits, half as many as 1 and 2 would.
 POINTS = (0.0, 0.625, -0.625, 1.5, -1.5)
 
@@ -272,7 +284,7 @@ def _spread_window(
 def _spread_windows(task: int, w: Any, u: Any, step: int) -> None:
     outer, inner, size, b = w.shape[0], w.shape[1], w.shape[2], w.shape[4]
     o, i, area = task // inner, task % inner, b * b
-    past = goes_past(u) and step % WHOLE == 0
+    past = LINES and goes_past(u) and step % WHOLE == 0
     for k in range(b):
         for lane in range(0, b, WHOLE):
             start = task * size * size * area + k * b + lane
@@ -291,7 +303,7 @@ def spread_windows(w: Any, u: Any, step: int) -> None:
 def _spread_turned_windows(task: int, w: Any, u: Any, step: int) -> None:
     outer, inner, size, b = w.shape[0], w.shape[1], w.shape[2], w.shape[4]
     i, o, area = task // outer, task % outer, b * b
-    past = goes_past(u) and step % WHOLE == 0
+    past = LINES and goes_past(u) and step % WHOLE == 0
     source, turned = (
         at(w, (o * inner + i) * size * size * area),
         empty(area * size * size, np.float32),

@@ -16,7 +16,7 @@ from ..tensor import NATIVE, Array
 from .convolution import Convolution
 from .layouts import Argument, Descriptor, OneDNNTensor, Program
 from .library import CONVOLUTION_DIRECT, FORWARD_TRAINING, dims
-from .winograd import Operand, Slice, Winograd
+from .winograd import WEIGHT_COST, Operand, Slice, Winograd
 
 
 class Product(NamedTuple):
@@ -35,7 +35,7 @@ class PackedWinograd(Winograd):
     """U has memory of its own, and only `pack` makes it."""
 
     packs = True
-    weight_cost = 10  # to read a number of U
+    weight_cost = dict.fromkeys(WEIGHT_COST, 10)  # to read a number of U
 
     def __init__(self, direct: Convolution) -> None:
         super().__init__(direct)

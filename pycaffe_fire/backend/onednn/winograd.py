@@ -19,14 +19,14 @@ from .convolution import Convolution
 from .layouts import Descriptor, OneDNNTensor, Program, Seen
 from .library import Library
 
-# What making and reading a number of V or M costs, or of U, in multiplications of the direct method
+# What making and reading a number of V or M costs, in multiplications of the direct method
 # (measured on GoogLeNet's layers).
-IMAGE_COST, WEIGHT_COST = 20, 50
+IMAGE_COST = 20
 # By blocks of channels: 16 are the library's with AVX-512, where products take half the time and
-# second-level caches are larger. What part of the direct method's work makes it pay; and numbers of
-# V and M for each thread, of two at least, and of U, that are worked on at a time: few enough to
-# stay in a cache.
-WORTH = {8: 0.85, 16: 0.72}
+# second-level caches are larger. What a number of U costs, of which 16 fill a line of the cache;
+# what part of the direct method's work makes it pay; and numbers of V and M for each thread, of two
+# at least, and of U, that are worked on at a time: few enough to stay in a cache.
+WEIGHT_COST, WORTH = {8: 50, 16: 25}, {8: 0.85, 16: 0.72}
 CHUNK, SLICE = {8: 700_000, 16: 1_500_000}, {8: 2_000_000, 16: 5_000_000}
 SPREAD, PAGE = 80, 1024  # steps are SPREAD numbers more than pages: neighbours in other cache sets
 
@@ -63,10 +63,11 @@ class Winograd(WeightedPlan):
         images = 1 if per_sample else batch
         tiles = images * prod(-(-n // TILES[size]) for n in out)
         numbers = tiles * (direct.x.shape[1] + outputs)
-        transforms = IMAGE_COST * numbers + cls.weight_cost * inputs * outputs
+        block = _block(direct)
+        transforms = IMAGE_COST * numbers + cls.weight_cost[block] * inputs * outputs
         taps = prod(map(_taps, direct.x.shape[2:], out, window.pad, window.kernel))
         work = PRODUCTS * (tiles * inputs * outputs + transforms)
-        return work < WORTH[_block(direct)] * images * taps * inputs * outputs
+        return work < WORTH[block] * images * taps * inputs * outputs
 
     def __init__(self, direct: Convolution, per_sample: bool = False) -> None:
         """`per_sample`: chunks never hold more than one image, so that all images are treated
