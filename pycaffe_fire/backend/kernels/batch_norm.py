@@ -3,7 +3,8 @@
 Channels are taken in groups small enough to stay in a cache, so that memory is read once although
 statistics, or the sums that gradients need, come before the values. A task takes one sample's block
 of channels. Blocks are multiples of WHOLE. `tables`, `rules` and `room` are those of norms.py, of
-one norm; `blocks` of channels are taken at a time.
+one norm; `blocks` of channels are taken at a time by all threads together, or if that is 0, threads
+take a block each, with all samples.
 """
 
 from __future__ import annotations
@@ -117,6 +118,15 @@ def _know(x: Any, first: int, width: int, tables: Any, rules: Any, room: Any) ->
 
 
 @part
+def _know_block(block: int, x: Any, tables: Any, rules: Any, room: Any) -> None:
+    """The same of one block, by one thread."""
+    if rules[0, OWN] != 0:
+        for n in range(x.shape[0]):
+            _moments(n, x, block, 1, room)
+    know(x, 0, block, tables, rules, room)
+
+
+@part
 def _normalise(
     task: int, x: Any, y: Any, first: int, width: int, tables: Any, rules: Any
 ) -> None:  # fmt: skip
@@ -129,10 +139,20 @@ def _normalise(
     finish_streams()
 
 
+@part
+def _forward_block(block: int, x: Any, y: Any, tables: Any, rules: Any, room: Any) -> None:
+    _know_block(block, x, tables, rules, room)
+    for n in range(x.shape[0]):
+        _normalise(n, x, y, block, 1, tables, rules)
+
+
 @kernel(f"{'f4[:,:,:,::1], ' * 2}{TABLES}, i8")
 def forward(x: Any, y: Any, tables: Any, rules: Any, room: Any, blocks: int) -> None:
     """y = relu(normal x)."""
     num, outer, _, _ = x.shape
+    if blocks == 0:
+        in_parallel(outer, _forward_block, (x, y, tables, rules, room))
+        return
     for first in range(0, outer, blocks):
         width = min(blocks, outer - first)
         _know(x, first, width, tables, rules, room)
@@ -154,12 +174,24 @@ def _normalise_and_add(
     finish_streams()
 
 
+@part
+def _sum_forward_block(
+    block: int, x: Any, addend: Any, y: Any, tables: Any, rules: Any, room: Any
+) -> None:
+    _know_block(block, x, tables, rules, room)
+    for n in range(x.shape[0]):
+        _normalise_and_add(n, x, addend, y, block, 1, tables, rules)
+
+
 @kernel(f"{'f4[:,:,:,::1], ' * 3}{TABLES}, i8")
 def sum_forward(
     x: Any, addend: Any, y: Any, tables: Any, rules: Any, room: Any, blocks: int
 ) -> None:
     """y = relu(normal x + addend)."""
     num, outer, _, _ = x.shape
+    if blocks == 0:
+        in_parallel(outer, _sum_forward_block, (x, addend, y, tables, rules, room))
+        return
     for first in range(0, outer, blocks):
         width = min(blocks, outer - first)
         _know(x, first, width, tables, rules, room)
@@ -191,11 +223,25 @@ def _input_gradient(
         _input((x, dy, dx), sample * pixels + lane, pixels, b, numbers, 0, (), 0, slope, False)
 
 
+@part
+def _backward_block(
+    block: int, x: Any, dy: Any, dx: Any, tables: Any, rules: Any, room: Any
+) -> None:  # fmt: skip
+    for n in range(x.shape[0]):
+        _sum_gradients(n, x, dy, block, 1, tables, rules, room)
+    learn(x, 0, block, tables, rules, room)
+    for n in range(x.shape[0] if dx.size else 0):
+        _input_gradient(n, x, dy, dx, block, 1, tables, rules)
+
+
 @kernel(f"{'f4[:,:,:,::1], ' * 3}{TABLES}, i8")
 def backward(x: Any, dy: Any, dx: Any, tables: Any, rules: Any, room: Any, blocks: int) -> None:
     """dx from dy, which it may be; empty if nobody wants it. Tables receive the SUM of gradients
     behind the ReLU, and of their PRODUCT with (x - mean)."""
     num, outer, _, _ = x.shape
+    if blocks == 0:
+        in_parallel(outer, _backward_block, (x, dy, dx, tables, rules, room))
+        return
     for first in range(0, outer, blocks):
         width = min(blocks, outer - first)
         in_parallel(num * width, _sum_gradients, (x, dy, first, width, tables, rules, room))
@@ -225,7 +271,7 @@ def _add_gradients(
 
 
 @part
-def _addend_gradient(
+def _sum_input_gradient(
     task: int, x: Any, g: Any, dx: Any, first: int, width: int, tables: Any
 ) -> None:  # fmt: skip
     _, outer, pixels, b = x.shape
@@ -234,6 +280,18 @@ def _addend_gradient(
     for lane in range(0, b, WHOLE):
         numbers = known(tables, 0, row + lane) + learnt(tables, 0, row + lane)
         _sum_input((x, g, dx), sample * pixels + lane, pixels, b, numbers, 0, (), 0, none, False)
+
+
+@part
+def _sum_backward_block(
+    block: int, x: Any, y: Any, one: Any, other: Any, g: Any, dx: Any, tables: Any, rules: Any,
+    room: Any,
+) -> None:  # fmt: skip
+    for n in range(x.shape[0]):
+        _add_gradients(n, x, y, one, other, g, block, 1, tables, rules, room)
+    learn(x, 0, block, tables, rules, room)
+    for n in range(x.shape[0] if dx.size else 0):
+        _sum_input_gradient(n, x, g, dx, block, 1, tables)
 
 
 @kernel(f"{'f4[:,:,:,::1], ' * 6}{TABLES}, i8")
@@ -247,6 +305,9 @@ def sum_backward(
     and dx may be `other`. Tables receive the SUM of g, and of its PRODUCT with (x - mean).
     """
     num, outer, _, _ = x.shape
+    if blocks == 0:
+        in_parallel(outer, _sum_backward_block, (x, y, one, other, g, dx, tables, rules, room))
+        return
     for first in range(0, outer, blocks):
         width = min(blocks, outer - first)
         in_parallel(
@@ -256,4 +317,4 @@ def sum_backward(
         for block in range(first, first + width):
             learn(x, 0, block, tables, rules, room)
         if dx.size:
-            in_parallel(num * width, _addend_gradient, (x, g, dx, first, width, tables))
+            in_parallel(num * width, _sum_input_gradient, (x, g, dx, first, width, tables))

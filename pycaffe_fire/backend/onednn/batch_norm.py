@@ -20,7 +20,7 @@ from .library import (
     NORM_SCALE,
     NORM_SHIFT,
 )
-from .norms import NOTHING, Norms, blocks_in_cache, has_whole_blocks
+from .norms import NOTHING, Norms, blocks_at_a_time, has_whole_blocks
 
 if TYPE_CHECKING:
     from . import OneDNNBackend
@@ -176,7 +176,7 @@ class NormInCache(BatchNorm):
     def _prepare(self, norm: Norm) -> None:
         self._norms = Norms(self.backend, self._layout, self.x.shape[1], [norm])
         self.mean, self.variance = self._norms[0].mean, self._norms[0].variance
-        self._blocks = blocks_in_cache(self._layout)
+        self._blocks = blocks_at_a_time(self._layout, self.backend.threads)
         self.backend.expect([kernels.forward], [kernels.backward])
 
     def _normalise(self, running: RunningMoments | None) -> None:

@@ -13,7 +13,7 @@ from ..tensor import NATIVE, Array, Tensor
 from .add import Sum
 from .grids import read, seen, written
 from .layouts import OneDNNTensor, Program
-from .norms import NOTHING, Norms, blocks_in_cache, has_whole_blocks
+from .norms import NOTHING, Norms, blocks_at_a_time, has_whole_blocks
 
 if TYPE_CHECKING:
     from . import OneDNNBackend
@@ -38,7 +38,7 @@ class NormSum(NormSumPlan):
         norm = Norm(scale, shift, eps, global_stats, relu)
         self._norms = Norms(backend, x.value.layout, x.shape[1], [norm])
         self.mean, self.variance = self._norms[0].mean, self._norms[0].variance
-        self._blocks = blocks_in_cache(x.value.layout)
+        self._blocks = blocks_at_a_time(x.value.layout, backend.threads)
         self._source: Tensor = x.value
         if y.value is x.value:
             self._source = OneDNNTensor(backend, x.shape)

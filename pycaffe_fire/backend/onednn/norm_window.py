@@ -16,14 +16,12 @@ from ..plans import Norm, NormWindowPlan, RunningMoments, Window
 from ..tensor import NATIVE, Array, Tensor
 from .grids import added_to, grid_of, read, seen, written
 from .layouts import Descriptor, OneDNNTensor
-from .norms import Norms
+from .norms import Norms, apart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from . import OneDNNBackend
-
-OF_ONE_THREAD = 2**19  # elements of a block of x's channels, at most, that one thread takes
 
 
 class NormWindow(NormWindowPlan):
@@ -49,9 +47,8 @@ class NormWindow(NormWindowPlan):
         self.moments = (self._norms[0], self._norms[1])
         self._dw = np.empty(channels * TAPS, np.float32)
         self._drafts = np.empty(num * channels * TAPS, np.float32)
-        apart = num * pixels * block <= OF_ONE_THREAD and outer >= 2 * backend.threads
         height, columns = x.shape[2:]
-        self._geometry = (height, columns, window.stride[0], apart)
+        self._geometry = (height, columns, window.stride[0], apart(x.value.layout, backend.threads))
         self._source, self._inner = (OneDNNTensor(backend, blob.shape) for blob in (x, z))
         self._source.lay_out(x.value.layout)
         self._inner.lay_out(z.value.layout)

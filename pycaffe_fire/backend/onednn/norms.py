@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 NO_RELU = 1.0  # the slope below 0 that changes nothing
 IN_CACHE = 2**18  # elements of one tensor that are gone through at a time
+OF_ONE_THREAD = 2**19  # elements of a block of channels, at most, that one thread takes
 NOTHING = np.empty((0, 0, 0, 0), np.float32)
 
 
@@ -35,10 +36,16 @@ def has_whole_blocks(layout: Layout) -> bool:
     return grid_of(layout)[3] % WHOLE == 0
 
 
-def blocks_in_cache(layout: Layout) -> int:
-    """How many blocks of channels are gone through at a time."""
+def apart(layout: Layout, threads: int) -> bool:
+    """Should threads take blocks of channels each, with all samples?"""
+    num, outer, pixels, block = grid_of(layout)
+    return num * pixels * block <= OF_ONE_THREAD and outer >= 2 * threads
+
+
+def blocks_at_a_time(layout: Layout, threads: int) -> int:
+    """How many blocks of channels threads take together; 0: see `apart`."""
     num, _, pixels, block = grid_of(layout)
-    return max(1, IN_CACHE // (num * pixels * block))
+    return 0 if apart(layout, threads) else max(1, IN_CACHE // (num * pixels * block))
 
 
 class Norms:
