@@ -41,10 +41,20 @@ class Draw:
     first_sample: int
 
 
+# The numbers of inputs that a ReLU without a slope has just worked on in place, and whose gradient
+# `backward` is to write as that ReLU would leave it: with 0 where the input is not above 0. Others
+# may change the set before each pass. None: a plan that cannot do that.
+Rectified = set[int] | None
+
+
 class Plan(ABC):
     """An op with one input and one output, planned for fixed blobs."""
 
     joins = False  # does `Backend.joined` take it?
+
+    @property
+    def rectified(self) -> Rectified:
+        return None
 
     @abstractmethod
     def forward(self) -> None: ...
@@ -221,6 +231,10 @@ class PoolingPlan(Plan):
 class JoinPlan(ABC):
     """An op with several inputs and one output."""
 
+    @property
+    def rectified(self) -> Rectified:
+        return None
+
     @abstractmethod
     def forward(self, activate: bool = True) -> None:
         """Run; `activate=False` leaves out a fused ReLU."""
@@ -362,6 +376,10 @@ class WeightedPlan(ABC):
 
     packs = False  # does forward run on a form of the weights that `pack` makes?
     joins = False  # does `Backend.joined` take it?
+
+    @property
+    def rectified(self) -> Rectified:
+        return None
 
     @abstractmethod
     def forward(self, activate: bool = True) -> None:

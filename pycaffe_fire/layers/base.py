@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NoReturn
 from .. import schema
 from ..backend.base import Backend
 from ..backend.blob import Blob, SharedBlob
-from ..backend.plans import Draw, Window
+from ..backend.plans import Draw, Rectified, Window
 from ..backend.random import key
 from ..backend.tensor import Layout, Tensor
 from ..data.order import leaf_size
@@ -112,6 +112,12 @@ class Layer(Description):
 
     def plan_ahead(self, leads: bool) -> None:
         """Make plans that are otherwise made in the first pass: their memory is to be known."""
+
+    @property
+    def rectified(self) -> Rectified:
+        """The bottoms whose gradient backward leaves as the ReLU before it would; None if it never
+        can."""
+        return None
 
     def share_gradients(self) -> None:
         """Nobody is going to look at gradients of tops after a pass: memory may be shared."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..backend.blob import Blob
+from ..backend.plans import Rectified
 from .base import Layer, register_layer
 from .description import Storage
 
@@ -45,6 +46,10 @@ class Concat(Layer):
         self._shares = True
         if len(self.bottom) > 1:
             self._plan.share_gradients()
+
+    @property
+    def rectified(self) -> Rectified:
+        return None if self.idle or self.empty else self._plan.rectified
 
     @property
     def idle(self) -> bool:

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from .. import schema
 from ..backend.blob import Blob, SharedBlob
-from ..backend.plans import WeightedPlan, Window
+from ..backend.plans import Rectified, WeightedPlan, Window
 from ..schema.proto import LayerParameter
 from .base import Count, Layer, is_train, register_layer
 from .coordinates import CoordMap, sliding
@@ -193,6 +193,12 @@ class Convolution(Layer):
     def plan_ahead(self, leads: bool) -> None:
         for plan, _ in self._plans:
             plan.plan_ahead()
+
+    @property
+    def rectified(self) -> Rectified:
+        if len(self._plans) != 1 or self._plans[0][1] or self.empty:
+            return None
+        return self._plans[0][0].rectified
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         for plan, folded in self._plans:

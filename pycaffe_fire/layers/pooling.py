@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from .. import schema
 from ..backend.blob import Blob
-from ..backend.plans import PoolingPlan, Window
+from ..backend.plans import PoolingPlan, Rectified, Window
 from ..schema.proto import LayerParameter
 from .base import Layer, register_layer
 from .coordinates import CoordMap, sliding
@@ -148,6 +148,10 @@ class Pooling(Layer):
         self, bottom: Blob, top: Blob, after: After, stride: tuple[int, ...] | None = None
     ) -> FrozenOp | None:
         return NoWeights(self._plan) if self._plan.joins and after == After() else None
+
+    @property
+    def rectified(self) -> Rectified:
+        return None if self.empty else self._plan.rectified
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self._plan.forward()

@@ -21,6 +21,7 @@ from .gradient_arena import share_gradients
 from .groups import Unfinished, separate_cut
 from .inference_plan import InferencePlan, can_plan
 from .joins import Join, Joins
+from .rectified import RectifiedGradients
 from .weights import copy_weights, save_weights
 from .wiring import Wiring
 
@@ -86,6 +87,7 @@ class Net(Wiring):
             ),
         )
         self.joins = Joins(self)
+        self._rectified = RectifiedGradients(self)
         self._unfinished = Unfinished(self)
         self._unfinished.watch(self.blobs)
         self.hooks = Hooks()
@@ -212,13 +214,14 @@ class Net(Wiring):
         self.joins.before_backward(first, end)
         separate_cut(self, first, end)
         self._unfinished.begin(first)
+        self._rectified.begin(self, first, end)
         for i in range(first, end - 1, -1):
             for hook in self.hooks.before_backward:
                 hook(i)
             join = self.joins.of(i)
             if join is not None and join.runs:
                 self._run_join_backward(join, i, first)
-            elif self.need_backward[i] and not self._done_by_leader(i):
+            elif self.need_backward[i] and not self._done_by_another(i):
                 self._clear_unwritten(i, first)
                 mark = self.backend.mark()
                 self._run_layer_backward(i)
@@ -234,10 +237,11 @@ class Net(Wiring):
         if self.debug_info and start is None and end == 0:
             debug.all_params(self)
 
-    def _done_by_leader(self, index: int) -> bool:
-        """Has this layer's backward pass been a part of its leader's?"""
+    def _done_by_another(self, index: int) -> bool:
+        """Has this layer's backward pass been a part of its leader's, or of its reader's?"""
         leader = self.layers[self.leader_of[index]] if index in self.leader_of else None
-        return leader is not None and leader.leads and leader.fuses_backward
+        led = leader is not None and leader.leads and leader.fuses_backward
+        return led or index in self._rectified.done
 
     def _clear_unwritten(self, index: int, first: int) -> None:
         """The caller of a pass from layer `first` on sees to the gradients of its tops."""
@@ -266,6 +270,12 @@ class Net(Wiring):
         loss = self.run_forward()
         self.run_backward()
         return loss
+
+    def run_one_by_one(self) -> None:
+        """From now on no layer does another's work in backward, nor several in one op: somebody
+        looks between them."""
+        self.joins.dissolve()
+        self._rectified.dissolve()
 
     def plan_ahead(self) -> None:
         """Plan all that a pass needs, so that its memory is known before the first."""

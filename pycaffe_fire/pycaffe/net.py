@@ -136,19 +136,19 @@ class Net(CoreNet):
 
     def before_forward(self, hook: Hook) -> None:
         """Call `hook` with a layer's index before its every forward."""
-        self.joins.dissolve()  # a hook may change blobs between layers
+        self.run_one_by_one()  # a hook may change blobs between layers
         self.hooks.before_forward.append(hook)
 
     def after_forward(self, hook: Hook) -> None:
-        self.joins.dissolve()  # a hook may change blobs between layers
+        self.run_one_by_one()  # a hook may change blobs between layers
         self.hooks.after_forward.append(hook)
 
     def before_backward(self, hook: Hook) -> None:
-        self.joins.dissolve()  # a hook may change blobs between layers
+        self.run_one_by_one()  # a hook may change blobs between layers
         self.hooks.before_backward.append(hook)
 
     def after_backward(self, hook: Hook) -> None:
-        self.joins.dissolve()  # a hook may change blobs between layers
+        self.run_one_by_one()  # a hook may change blobs between layers
         self.hooks.after_backward.append(hook)
 
     def forward(

@@ -11,7 +11,7 @@ import pycaffe_fire as caffe
 from pycaffe_fire import schema
 from pycaffe_fire.backend.kernels import winograd as kernels
 from pycaffe_fire.backend.kernels.sweeps import WHOLE
-from pycaffe_fire.backend.kernels.winograd import PRODUCTS, TILES, matrices
+from pycaffe_fire.backend.kernels.winograd import NO_IMAGES, PRODUCTS, TILES, matrices
 from pycaffe_fire.backend.onednn import winograd as plans
 from pycaffe_fire.backend.plans import Window
 from pycaffe_fire.backend.tensor import aligned
@@ -139,6 +139,20 @@ def test_patches(case: Case) -> None:
 
 @WINDOWS
 @pytest.mark.parametrize("add", [False, True])
+def test_gradient_of_patches_behind_a_relu(case: Case, add: bool) -> None:
+    v, before, y = normal(PRODUCTS, case.tiles, case.channels), case.images(), case.images()
+    y[:, :, ::2] = np.maximum(y[:, :, ::2], 0)
+    overlap = 6 - case.tile
+    width = (case.tile * case.columns + overlap) * case.b
+    carried = np.zeros((2, overlap, width), np.float32)
+    plain, rectified = before.copy(), before.copy()
+    case.gather(kernels.gather_patches, v, plain, case.pad, carried, add, NO_IMAGES)
+    case.gather(kernels.gather_patches, v, rectified, case.pad, carried, add, y)
+    np.testing.assert_array_equal(rectified[:, 1:], np.where(y > 0, plain, 0)[:, 1:])
+
+
+@WINDOWS
+@pytest.mark.parametrize("add", [False, True])
 def test_gradient_of_patches_is_the_transpose(case: Case, add: bool) -> None:
     """<spread(x), v> = <x, gather(v)> for every x, so also for single pixels of all kinds."""
     x, v = case.images(), normal(PRODUCTS, case.tiles, case.channels)
@@ -146,7 +160,7 @@ def test_gradient_of_patches_is_the_transpose(case: Case, add: bool) -> None:
     dx, overlap = before.copy(), 6 - case.tile
     width = (case.tile * case.columns + overlap) * case.b
     carried = np.full((2, overlap, width), np.nan, np.float32)
-    case.gather(kernels.gather_patches, v, dx, case.pad, carried, add)
+    case.gather(kernels.gather_patches, v, dx, case.pad, carried, add, NO_IMAGES)
     np.testing.assert_array_equal(dx[:, 0], before[:, 0])  # not its part
     dx[:, 0] = 0
     if add:

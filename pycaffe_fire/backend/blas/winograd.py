@@ -12,7 +12,7 @@ from ..blob import Blob
 from ..kernels import winograd as kernels
 from ..kernels.tiles import LANES
 from ..kernels.update import add_into
-from ..kernels.winograd import PATCH, PRODUCTS, TILES
+from ..kernels.winograd import NO_IMAGES, PATCH, PRODUCTS, TILES
 from ..plans import Window
 from ..tensor import Array
 from .convolution import Convolution, Part
@@ -118,7 +118,9 @@ class Winograd(Convolution):
             if part.dx is not None:
                 np.matmul(m.matrices, part.w.matrices.swapaxes(1, 2), out=v.matrices)
                 below = self._blocks(part.dx, self.x)
-                kernels.gather_patches(v.flat, below, v.steps, place, ALL, pad, carried, False)
+                kernels.gather_patches(
+                    v.flat, below, v.steps, place, ALL, pad, carried, False, NO_IMAGES
+                )
 
     def _add_product(self, v: Operand, m: Operand, total: Array, add: bool) -> None:
         """total = the gradient of U, or total += it."""

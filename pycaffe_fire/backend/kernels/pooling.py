@@ -1,7 +1,8 @@
-"""What oneDNN lacks in MAX pooling: the gradient from the recorded winners, several times as fast
-as its own, and NaN, which it passes over.
+"""MAX pooling: maxima in which NaN wins, where oneDNN passes over it, and the gradient from the
+recorded winners, several times as fast as oneDNN's.
 
-A winner is the number of the kernel cell that held the maximum, in row-major order.
+A winner is the number of the kernel cell that held the maximum, in row-major order; or SILENT more,
+where our forward found a maximum that is not above 0.
 """
 
 from __future__ import annotations
@@ -13,16 +14,56 @@ import numpy as np
 from ..compiled import fast_kernel, fast_part
 from ..instructions import at, clear, empty, free, max, min, view
 from ..tasks import in_parallel
+from .maxima import SILENT, max_of_window
+from .sweeps import WHOLE
 
 if TYPE_CHECKING:
     from ..plans import Window
 
 _WITHOUT_SIGN, _INFINITY = np.int32(0x7FFFFFFF), np.int32(0x7F800000)  # bits of float32
 _PLANES, _PAIR = "f4[:,:,:,::1], u1[:,:,:,::1], f4[:,:,:,::1]", "UniTuple(i8, 2)"
+UNROLLED = ((2, 2), (3, 3))  # kernels whose maxima take less time here than in the library
+ALL_CELLS, AUDIBLE = np.uint8(255), np.uint8(SILENT - 1)
+
+_max_of_2, _max_of_3 = (max_of_window(1, WHOLE, size, marks=True) for size in UNROLLED)
+_max_of_some = max_of_window(1, WHOLE, marks=True)
 
 
 @fast_part
-def _collect(slopes: Any, winners: Any, n: int, cell: int, jump: int, b: int, out: Any) -> None:
+def _maxima(task: int, x: Any, y: Any, winners: Any, kernel: Any, stride: Any, pad: Any) -> None:
+    (_, height, width, b), (rows, columns) = x.shape, y.shape[1:3]
+    plane, i = task // rows, task % rows
+    top = i * stride[0] - pad[0]
+    first_row, stop_row = max(top, 0), min(top + kernel[0], height)
+    strides, none = (width * b, b), (0, 0)
+    for j in range(columns):
+        left, place = j * stride[1] - pad[1], (task * columns + j) * b
+        first, stop = max(left, 0), min(left + kernel[1], width)
+        corner = ((plane * height + first_row) * width + first) * b
+        size = (stop_row - first_row, stop - first)
+        inside = size[0] == kernel[0] and size[1] == kernel[1]
+        cells = (first_row - top) * kernel[1] + first - left, kernel[1]
+        for lane in range(0, b, WHOLE):
+            start, to = corner + lane, place + lane
+            if inside and kernel[0] == 3:
+                _max_of_3(x, start, strides, none, none, y, winners, to)
+            elif inside:
+                _max_of_2(x, start, strides, none, none, y, winners, to)
+            else:
+                _max_of_some(x, start, strides, size, cells, y, winners, to)
+
+
+@fast_kernel(f"f4[:,:,:,::1], f4[:,:,:,::1], u1[:,:,:,::1], {_PAIR}, {_PAIR}, {_PAIR}")
+def maxima(x: Any, y: Any, winners: Any, kernel: Any, stride: Any, pad: Any) -> None:
+    """y = the maxima of clipped windows, one of UNROLLED, and the winners; arrays are (planes,
+    height, width, inner channels), of which there are a multiple of WHOLE."""
+    in_parallel(y.shape[0] * y.shape[1], _maxima, (x, y, winners, kernel, stride, pad))
+
+
+@fast_part
+def _collect(
+    slopes: Any, winners: Any, n: int, cell: int, jump: int, b: int, heard: Any, out: Any
+) -> None:
     """out += what three neighbouring cells of a kernel row won; source = target - jump."""
     one, two, three = np.uint8(cell), np.uint8(cell + 1), np.uint8(cell + 2)
     first, stop = max(0, jump + 2 * b), n + min(0, jump)  # where all three have a source
@@ -31,22 +72,22 @@ def _collect(slopes: Any, winners: Any, n: int, cell: int, jump: int, b: int, ou
     w1, w2, w3 = at(winners, far), at(winners, far - b), at(winners, far - 2 * b)
     for i in range(stop - first):
         a, c, d = g1[i], g2[i], g3[i]
-        total = a if w1[i] == one else np.float32(0)
-        total += c if w2[i] == two else np.float32(0)
-        total += d if w3[i] == three else np.float32(0)
+        total = a if w1[i] & heard == one else np.float32(0)
+        total += c if w2[i] & heard == two else np.float32(0)
+        total += d if w3[i] & heard == three else np.float32(0)
         target[i] += total
     for k in range(3):
         by = jump + k * b
         for i in range(max(0, by), first):
-            if winners[i - by] == cell + k:
+            if winners[i - by] & heard == cell + k:
                 out[i] += slopes[i - by]
         for i in range(stop, min(n, n + by)):
-            if winners[i - by] == cell + k:
+            if winners[i - by] & heard == cell + k:
                 out[i] += slopes[i - by]
 
 
 @fast_part
-def _collect_plane(plane: int, dy: Any, winners: Any, dx: Any, pad: Any) -> None:
+def _collect_plane(plane: int, dy: Any, winners: Any, dx: Any, heard: Any, pad: Any) -> None:
     _, height, width, b = dx.shape
     size = height * width * b
     slopes, cells, out = at(dy, plane * size), at(winners, plane * size), at(dx, plane * size)
@@ -55,23 +96,28 @@ def _collect_plane(plane: int, dy: Any, winners: Any, dx: Any, pad: Any) -> None
     # harmless: a cell outside the image never wins, but in a window of NaN.
     for row in range(3):
         jump = ((row - pad[0]) * width - pad[1]) * b
-        _collect(slopes, cells, size, 3 * row, jump, b, out)
+        _collect(slopes, cells, size, 3 * row, jump, b, heard, out)
 
 
-@fast_kernel(f"{_PLANES}, {_PAIR}")
-def dense_max_backward(dy: Any, winners: Any, dx: Any, pad: Any) -> None:
-    """dx = dy brought to the winners, for a kernel of 3x3 and stride 1 and images of one size."""
-    in_parallel(dx.shape[0], _collect_plane, (dy, winners, dx, pad))
+@fast_kernel(f"{_PLANES}, u1, {_PAIR}")
+def dense_max_backward(dy: Any, winners: Any, dx: Any, heard: Any, pad: Any) -> None:
+    """dx = dy brought to the winners, for a kernel of 3x3 and stride 1 and images of one size.
+
+    `heard` is AUDIBLE if SILENT winners count like others; else ALL_CELLS.
+    """
+    in_parallel(dx.shape[0], _collect_plane, (dy, winners, dx, heard, pad))
 
 
 @fast_part
 def _scatter_plane(
-    plane: int, dy: Any, winners: Any, dx: Any, kernel: Any, stride: Any, pad: Any, jump: Any
-) -> None:
+    plane: int, dy: Any, winners: Any, dx: Any, heard: Any, kernel: Any, stride: Any, pad: Any,
+    jump: Any,
+) -> None:  # fmt: skip
     """One slope at a time."""
     _, height, width, b = dx.shape
     rows, columns, below = dy.shape[1], dy.shape[2], height * width * b
     first, out = plane * rows * columns * b, at(dx, plane * below)
+    area = kernel[0] * kernel[1]
     clear(out, below)
     for i in range(rows):
         top = i * stride[0] - pad[0]
@@ -82,21 +128,26 @@ def _scatter_plane(
             inside = top >= 0 and left >= 0
             if inside and top + kernel[0] <= height and left + kernel[1] <= width:
                 for c in range(b):
-                    corner[jump[cells[c]] + c] += slopes[c]
+                    cell = cells[c] & heard
+                    if cell < area:
+                        corner[jump[cell] + c] += slopes[c]
             else:  # a window of NaN names its first cell, which may lie outside
                 for c in range(b):
-                    y, x = top + cells[c] // kernel[1], left + cells[c] % kernel[1]
-                    if 0 <= y < height and 0 <= x < width:
-                        corner[jump[cells[c]] + c] += slopes[c]
+                    cell = cells[c] & heard
+                    y, x = top + cell // kernel[1], left + cell % kernel[1]
+                    if cell < area and 0 <= y < height and 0 <= x < width:
+                        corner[jump[cell] + c] += slopes[c]
 
 
-@fast_kernel(f"{_PLANES}, {_PAIR}, {_PAIR}, {_PAIR}")
-def max_backward(dy: Any, winners: Any, dx: Any, kernel: Any, stride: Any, pad: Any) -> None:
+@fast_kernel(f"{_PLANES}, u1, {_PAIR}, {_PAIR}, {_PAIR}")
+def max_backward(
+    dy: Any, winners: Any, dx: Any, heard: Any, kernel: Any, stride: Any, pad: Any
+) -> None:
     """dx = dy brought to the winners; arrays are (planes, height, width, inner channels)."""
     jump = empty(kernel[0] * kernel[1], np.int64)
     for cell in range(kernel[0] * kernel[1]):
         jump[cell] = (cell // kernel[1] * dx.shape[2] + cell % kernel[1]) * dx.shape[3]
-    in_parallel(dx.shape[0], _scatter_plane, (dy, winners, dx, kernel, stride, pad, jump))
+    in_parallel(dx.shape[0], _scatter_plane, (dy, winners, dx, heard, kernel, stride, pad, jump))
     free(jump)
 
 

@@ -35,6 +35,7 @@ from ..instructions import (
     min,
 )
 from ..tasks import in_parallel
+from .joined import rectified_body
 from .sweeps import WHOLE, sweep
 from .tiles import LANES, Matrix, adding_transform, biased_transform, summing_transform, transform
 
@@ -42,6 +43,7 @@ PATCH = 6  # side of the part of x that makes a tile
 PRODUCTS = PATCH * PATCH
 TILES = {3: 4, 5: 2}  # side of a tile, by that of the window
 LINES = 4 * WHOLE == ALIGNMENT  # is a vector of U a line of the cache? Parts should not go past it
+NO_IMAGES = np.empty((0, 0, 0, 0, 0), np.float32)
 # Of the simple fractions these lose the fewest digits, half as many as 1 and 2 would.
 POINTS = (0.0, 0.625, -0.625, 1.5, -1.5)
 
@@ -90,7 +92,18 @@ def _rectify_body(at: Any, read: Any, tables: Any, sums: Any, slope: Any) -> Any
     return [at.where(value, "<=", at.zero, below, value)], []
 
 
-_rectify = sweep(_rectify_body, 1)
+def _add_body(at: Any, read: Any, tables: Any, sums: Any, slope: Any) -> Any:
+    there, line = read
+    return [at.plus(there, line)], []
+
+
+def _add_rectified_body(at: Any, read: Any, tables: Any, sums: Any, slope: Any) -> Any:
+    there, line, value = read
+    return rectified_body(at, (at.plus(there, line), value), tables, sums, slope)
+
+
+_rectify, _put_rectified = sweep(_rectify_body, 1), sweep(rectified_body, 2)
+_add, _add_rectified = sweep(_add_body, 2), sweep(_add_rectified_body, 3)
 
 
 @inlined
@@ -138,10 +151,26 @@ def spread_patches(x: Any, v: Any, steps: Any, place: Any, held: Any, pad: Any) 
     in_parallel(place[1] * held[1], _spread_patches, (x, v, steps, place, held, pad))
 
 
+@inlined
+def _put_line(line: Any, target: Any, values: Any, count: int, add: bool, rectify: bool) -> None:
+    """target = line, or += it; then 0 where values are not above 0, if wanted."""
+    vectors, none = count // LANES, np.float32(0)
+    if add and rectify:
+        streams = (target, line, values, target)
+        _add_rectified(streams, 0, vectors, LANES, (), 0, (), 0, none, False)
+    elif add:
+        _add((target, line, target), 0, vectors, LANES, (), 0, (), 0, none, False)
+    elif rectify:
+        _put_rectified((line, values, target), 0, vectors, LANES, (), 0, (), 0, none, False)
+    else:
+        copy(line, target, count)
+
+
 @fast_part
 def _gather_patches(
-    task: int, v: Any, dx: Any, steps: Any, place: Any, held: Any, pad: Any, carried: Any, add: bool
-) -> None:
+    task: int, v: Any, dx: Any, steps: Any, place: Any, held: Any, pad: Any, carried: Any,
+    add: bool, x: Any,
+) -> None:  # fmt: skip
     (first, count, rows, columns, tile), (step, along) = place, steps
     (first_block, blocks), height, b = held, dx.shape[2], dx.shape[4]
     overlap, left, length = PATCH - tile, pad[1] * b, dx.shape[3] * b
@@ -162,16 +191,13 @@ def _gather_patches(
                     v, source + j * along + lane, PATCH * step, step,
                     band, tile * j * b + lane, width, b,
                 )  # fmt: skip
-        plane = at(dx, (row // rows * dx.shape[1] + first_block + o) * height * length)
+        plane = (row // rows * dx.shape[1] + first_block + o) * height * length
         top = tile * (row % rows) - pad[0]
         for k in range(PATCH if row % rows == rows - 1 else tile):
             if 0 <= top + k < height:
-                line, target = at(band, k * width + left), at(plane, (top + k) * length)
-                if add:
-                    for i in range(length):
-                        target[i] += line[i]
-                else:
-                    copy(line, target, length)
+                here = plane + (top + k) * length
+                line = at(band, k * width + left)
+                _put_line(line, at(dx, here), at(x, here), length, add, x.size > 0)
         last = at(band, tile * width)
         for i in range(shared):
             band[i] = last[i]
@@ -182,18 +208,19 @@ def _gather_patches(
 
 @fast_kernel(
     "f4[::1], f4[:,:,:,:,::1], UniTuple(i8, 2), UniTuple(i8, 5), UniTuple(i8, 2), "
-    "UniTuple(i8, 2), f4[:,:,::1], b1"
+    "UniTuple(i8, 2), f4[:,:,::1], b1, f4[:,:,:,:,::1]"
 )
 def gather_patches(
-    v: Any, dx: Any, steps: Any, place: Any, held: Any, pad: Any, carried: Any, add: bool
+    v: Any, dx: Any, steps: Any, place: Any, held: Any, pad: Any, carried: Any, add: bool, x: Any
 ) -> None:
     """The gradient of x from that of V, or dx += it; neighbouring patches overlap.
 
     The place is whole images, or equal parts of one in turn; `carried` (C/b, overlap, width) keeps
-    what the last row of tiles has to say about the first pixels of the next.
+    what the last row of tiles has to say about the first pixels of the next. If x is not empty, dx
+    becomes 0 where it is not above 0, as after a ReLU.
     """
     tasks = max(1, place[1] // place[2]) * held[1]
-    in_parallel(tasks, _gather_patches, (v, dx, steps, place, held, pad, carried, add))
+    in_parallel(tasks, _gather_patches, (v, dx, steps, place, held, pad, carried, add, x))
 
 
 @fast_part

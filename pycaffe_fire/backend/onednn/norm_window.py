@@ -48,7 +48,8 @@ class NormWindow(NormWindowPlan):
         self._dw = np.empty(channels * TAPS, np.float32)
         self._drafts = np.empty(num * channels * TAPS, np.float32)
         height, columns = x.shape[2:]
-        self._geometry = (height, columns, window.stride[0], apart(x.value.layout, backend.threads))
+        alone = apart(x.value.layout, backend.threads)
+        self._geometry = (height, columns, window.stride[0], alone)
         self._source, self._inner = (OneDNNTensor(backend, blob.shape) for blob in (x, z))
         self._source.lay_out(x.value.layout)
         self._inner.lay_out(z.value.layout)
@@ -63,7 +64,7 @@ class NormWindow(NormWindowPlan):
         use_threads(self.backend.threads)
         kernels.forward(
             seen(self._source), self._weights(), written(self._inner), written(self.z.value),
-            *self._norms.arrays, *self._geometry,
+            *(*self._norms.arrays, *self._geometry),
         )  # fmt: skip
         self._norms.give(running)
 
@@ -89,7 +90,7 @@ class NormWindow(NormWindowPlan):
         use_threads(self.backend.threads)
         kernels.backward(
             seen(self._source), self._weights(), seen(self._inner), dy, written(self.x.gradient),
-            self._dw, self._drafts, *self._norms.arrays, *self._geometry, keep,
+            self._dw, self._drafts, *(*self._norms.arrays, *self._geometry), keep,
         )  # fmt: skip
         if keep:
             gradient.fresh = NATIVE

@@ -57,7 +57,8 @@ class Norms:
         num, outer, _, block = grid_of(layout)
         tables = np.zeros((len(norms), KINDS, outer * block), np.float32)
         rules = np.empty((len(norms), 3), np.float64)
-        self.arrays = tables, rules, np.empty((3, num * outer * block), np.float32)
+        room = np.empty((3, num * outer * block), np.float32)
+        self.arrays: tuple[Array, Array, Array] = (tables, rules, room)
         self._norms = [
             OneNorm(backend, norm, channels, tables[i], rules[i]) for i, norm in enumerate(norms)
         ]

@@ -9,9 +9,17 @@ import numpy as np
 
 from ..blob import Blob
 from ..compiled import available, use_threads
-from ..kernels.pooling import all_finite, largest_bits, max_backward_for
+from ..kernels.pooling import (
+    ALL_CELLS,
+    AUDIBLE,
+    UNROLLED,
+    all_finite,
+    largest_bits,
+    max_backward_for,
+    maxima,
+)
 from ..numpy.pooling import Pooling as Shifted
-from ..plans import PoolingPlan, Window
+from ..plans import PoolingPlan, Rectified, Window
 from ..tensor import NATIVE, Array, Layout, Tensor
 from ..windows import divisors
 from .layouts import Descriptor, Lowered, OneDNNTensor, Program
@@ -23,6 +31,7 @@ from .library import (
     POOL_MAX,
     dims,
 )
+from .norms import has_whole_blocks
 
 if TYPE_CHECKING:
     from . import OneDNNBackend
@@ -55,15 +64,44 @@ class Pooling(PoolingPlan):
                 self._correction = self._map(area / counts)
         self._plan_forward()
         self._backward: Program | Lowered | None = None
+        self._rectified: set[int] = set()
         self._winners = self._find_winners() if own_backward else None
         if method == "MAX":
             self._scatter, self._places = max_backward_for(x.shape, y.shape, window)
-            backend.expect([largest_bits], [] if self._winners is None else [self._scatter])
+            ahead = [maxima] if self._suits_kernel else [largest_bits]
+            backend.expect(ahead, [] if self._winners is None else [self._scatter])
+
+    @property
+    def _suits_kernel(self) -> bool:
+        """Are maxima made by our kernel?"""
+        return (
+            self._winners is not None
+            and self.window.kernel in UNROLLED
+            and all(has_whole_blocks(blob.value.layout) for blob in (self.x, self.y))
+        )
+
+    @property
+    def rectified(self) -> Rectified:
+        return self._rectified if self._suits_kernel else None
 
     def forward(self) -> None:
+        if self._suits_kernel:
+            self._find_maxima()
+            return
         self._forward.run()
         if self.method == "MAX":
             self._keep_nan()
+
+    def _find_maxima(self) -> None:
+        x, y, win = self.x.value, self.y.value, self.window
+        x.sync()
+        y.allocate()
+        use_threads(self.backend.threads)
+        assert self._winners is not None
+        maxima(
+            _planes(x, self.x), _planes(y, self.y), self._winners, win.kernel, win.stride, win.pad
+        )
+        y.fresh = NATIVE
 
     def program(self) -> Program:
         return self._forward
@@ -90,7 +128,8 @@ class Pooling(PoolingPlan):
         dy.sync()
         dx.allocate()
         use_threads(self.backend.threads)
-        self._scatter(_planes(dy, self.y), winners, _planes(dx, self.x), *self._places)
+        heard = AUDIBLE if self._suits_kernel and not self._rectified else ALL_CELLS
+        self._scatter(_planes(dy, self.y), winners, _planes(dx, self.x), heard, *self._places)
         dx.fresh = NATIVE
 
     def _find_winners(self) -> Array | None:

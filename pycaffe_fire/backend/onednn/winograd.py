@@ -12,8 +12,8 @@ import numpy as np
 from ..compiled import available, use_threads
 from ..kernels import winograd as kernels
 from ..kernels.sweeps import WHOLE
-from ..kernels.winograd import PATCH, PRODUCTS, TILES
-from ..plans import WeightedPlan
+from ..kernels.winograd import NO_IMAGES, PATCH, PRODUCTS, TILES
+from ..plans import Rectified, WeightedPlan
 from ..tensor import NATIVE, Array, Tensor
 from .convolution import Convolution
 from .layouts import Descriptor, OneDNNTensor, Program, Seen
@@ -82,6 +82,7 @@ class Winograd(WeightedPlan):
         self._rows, self._columns = (-(-n // self._tile) for n in self.y.shape[2:])
         self._cut(1 if per_sample else self.y.shape[0])
         self._no_bias = np.zeros(outputs, np.float32)
+        self._rectified: set[int] = set()
         self.backend.expect(
             [kernels.spread_windows, kernels.spread_patches, kernels.gather_tiles],
             [
@@ -91,6 +92,10 @@ class Winograd(WeightedPlan):
                 kernels.gather_windows,
             ],
         )
+
+    @property
+    def rectified(self) -> Rectified:
+        return self._rectified
 
     def _cut(self, together: int) -> None:
         """Choose slices and chunks; a chunk has at most so many images."""
@@ -150,8 +155,9 @@ class Winograd(WeightedPlan):
 
     @cached_property
     def _ut(self) -> Operand:
-        """U with its matrices transposed."""
-        return self._scratch(self._outputs, self._inputs)
+        """U with its matrices transposed, in the same memory."""
+        u = self._u.tensor
+        return Operand(self._frame.library, lambda _: u, self._outputs, self._inputs)
 
     @cached_property
     def _data_product(self) -> Program:
@@ -214,8 +220,9 @@ class Winograd(WeightedPlan):
                 if data:
                     data_product.run()
                     kernels.gather_patches(
-                        v.numbers, dx, v.steps, place, part.below, pad, self._carried, part.goes_on
-                    )
+                        v.numbers, dx, v.steps, place, part.below, pad, self._carried,
+                        part.goes_on, x if self._rectified and part.ends else NO_IMAGES,
+                    )  # fmt: skip
             if dw is not None:
                 kernels.gather_windows(du.numbers, dw[part.windows], du.step)
             if db is not None:
@@ -232,6 +239,7 @@ class Winograd(WeightedPlan):
             yield Slice(
                 slice(first, first + self._outputs), slice(block, block + outputs),
                 (block, outputs), (group * inputs, inputs), within > 0,
+                within + self._outputs == self._group,
             )  # fmt: skip
 
     def _places(self) -> Iterable[tuple[int, ...]]:
@@ -259,6 +267,7 @@ class Slice(NamedTuple):
     above: tuple[int, int]  # first block and number of blocks in y
     below: tuple[int, int]  # and in x
     goes_on: bool  # others of its group came before
+    ends: bool  # no others of its group follow
 
 
 Allocate = Callable[[Descriptor], OneDNNTensor]
