@@ -12,6 +12,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -367,6 +368,10 @@ class Backend(ABC):
     @abstractmethod
     def sum_of_squares(self, values: Array) -> float:
         """Of a flat buffer, in double precision, the same for any number of threads."""
+
+    def all_finite(self, values: Array) -> bool:
+        """Is no number of a flat buffer infinite or NaN?"""
+        return isfinite(self.sum_of_squares(values))  # double precision holds all squares
 
     @abstractmethod
     def accumulate(self, total: Array, part: Array) -> None:

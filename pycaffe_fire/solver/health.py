@@ -48,17 +48,19 @@ class Health:
         if self._averages is not None:
             self._averages.keep()
 
-    def squares(self, due: bool) -> float | None:
-        """The sum of squared gradients, which is finite if they all are; None if not looked at."""
-        if self._at_once or due:
-            return self._leaves.backend.sum_of_squares(self._leaves.gradients)
-        return None
+    def sound(self, loss: SupportsFloat, squares: float | None, due: bool) -> bool:
+        """Are the loss and all gradients of the iteration finite, as far as looked at?
 
-    def sound(self, loss: SupportsFloat, squares: float | None) -> bool:
-        """Are the loss and all gradients of the iteration finite, as far as looked at?"""
-        if squares is None:
+        `squares` is the sum of squared gradients, if it is known: then it is finite if they are.
+        """
+        if squares is None and not self._at_once and not due:
             return True
-        good = isfinite(squares) and isfinite(loss)
+        leaves = self._leaves
+        if squares is None:
+            finite = leaves.backend.all_finite(leaves.gradients)
+        else:
+            finite = isfinite(squares)
+        good = finite and isfinite(loss)
         if good:
             self._skips = 0
         return good
@@ -66,7 +68,7 @@ class Health:
     def weights_sound(self) -> bool:
         parameters = self._leaves.net.parameters
         parameters.sync_weights()
-        return isfinite(self._leaves.backend.sum_of_squares(parameters.weights))
+        return self._leaves.backend.all_finite(parameters.weights)
 
     def skip(self, what: str) -> str:
         """Forget the iteration; returns what was done, or raises if that happens too often."""
@@ -217,7 +219,7 @@ def _in_sums(leaves: Leaves) -> str | None:
     """Where finite gradients have an infinite sum, or overflowed on the wire."""
     gradients: Array = leaves.gradients
     for p in reversed(leaves.net.parameters.items):
-        if not isfinite(leaves.backend.sum_of_squares(gradients[p.start : p.stop])):
+        if not leaves.backend.all_finite(gradients[p.start : p.stop]):
             return f"first seen in the sum over leaves of the gradients of {p.name}"
     return None
 

@@ -318,9 +318,9 @@ class Solver:
         self.health.begin()
         replay = self._replay if self._replay is not None and self._replay.takes(display) else None
         loss, outputs = (replay.iterate(), []) if replay else self.compute_gradients(display)
-        squares = None if replay else self.health.squares(due=display)
+        squares = None if replay else self._squares_to_clip()
         computed = time.perf_counter()
-        if self.health.sound(loss, squares):
+        if replay or self.health.sound(loss, squares, due=display):
             loss = self._smooth(loss)
             self.plateau.observe(self.iter, loss)
             tell_step(self.param, self.iter)
@@ -408,6 +408,11 @@ class Solver:
         """The mean of the last average_loss losses."""
         self.losses.append(loss)
         return sum(self.losses) / len(self.losses)
+
+    def _squares_to_clip(self) -> float | None:
+        """The sum of squared gradients, if they are to be clipped."""
+        clips = self.param.clip_gradients >= 0
+        return self.backend.sum_of_squares(self.leaves.gradients) if clips else None
 
     def apply_update(self, squares: float | None = None) -> None:
         """Clip, normalise, regularise and update, in one pass over the flat buffers.

@@ -14,7 +14,7 @@ import pytest
 from pycaffe_fire.backend import compiled
 from pycaffe_fire.backend.base import Backend
 from pycaffe_fire.backend.blob import Blob
-from pycaffe_fire.backend.kernels.pooling import all_finite
+from pycaffe_fire.backend.kernels.finite import all_finite
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.backend.plans import Draw
 from tests.backend.op_cases import (

@@ -24,6 +24,8 @@ from pycaffe_fire.backend.kernels import (
     channelwise,
     depthwise,
     dropout,
+    finite,
+    joined,
     lrn,
     pooling,
     rows,
@@ -40,8 +42,8 @@ needs_worker = pytest.mark.skipif(
     reason="there is no numba, or no core to spare",
 )
 MODULES = (
-    channelwise, data_kernels, depthwise, dropout, lrn, batch_norm, pooling, random, rows, softmax,
-    update, winograd,
+    batch_norm, channelwise, data_kernels, depthwise, dropout, finite, joined, lrn, pooling, random,
+    rows, softmax, update, winograd,
 )  # fmt: skip
 KERNELS = {
     kernel.place: kernel
@@ -258,9 +260,10 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "
 """
 MET = (
     random._bits_loop, random._normal_loop, lrn.across, dropout.apply, pooling.max_backward,
-    pooling.largest_bits, softmax.rows, update.sgd, update.block_dots,
+    finite.largest_bits, softmax.rows, update.sgd, pooling.maxima,
     winograd.spread_patches, winograd.gather_patches, winograd.gather_tiles,
     winograd.spread_tiles, winograd.spread_windows, winograd.gather_windows,
+    winograd.spread_turned_windows,
 )  # fmt: skip
 
 
@@ -289,4 +292,4 @@ def test_the_kernels_of_the_update_are_expected_before_the_net_is_built(
     net = schema.parse_text(NET, schema.NetParameter())
     param = schema.SolverParameter(type="SGD", lr_policy="fixed", base_lr=0.01, train_net_param=net)
     Solver(param, SolverOptions(backend, 1))
-    assert asked[:2] == [update.sgd, update.block_dots] and dropout.apply in asked[2:]
+    assert asked[:2] == [update.sgd, finite.largest_bits] and dropout.apply in asked[2:]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..blob import Blob
-from ..kernels.pooling import ALL_CELLS, max_backward_for
+from ..kernels.pooling import max_backward_for
 from ..kernels.rows import max_forward
 from ..numpy.shifts import shifts
 from ..plans import PoolingPlan, Window
@@ -51,7 +51,7 @@ class MaxPooling(PoolingPlan):
 
             def run(first: int, stop: int) -> None:
                 part = slice(first, stop)
-                self._scatter(dy[part], self._winners[part], dx[part], ALL_CELLS, *self._geometry)
+                self._scatter(dy[part], self._winners[part], dx[part], *self._geometry)
 
             self.backend.share(self.x.shape[0], run)
 

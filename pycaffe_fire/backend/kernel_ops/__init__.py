@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from ..blob import Blob
 from ..compiled import available, expect, use_threads
 from ..kernel_workers import workers
+from ..kernels import finite
 from ..kernels import update as kernels
 from ..numpy import NumPyBackend
 from ..plans import ChannelPlan, Formula, MaskedPlan, Plan, Segment, SegmentDots, UpdateStep
@@ -87,7 +88,7 @@ class KernelBackend(NumPyBackend):
 
     def expect_update(self, formula: Formula) -> None:
         if formula.kernel in kernels.RULES:
-            expect(kernels.RULES[formula.kernel], kernels.block_dots)
+            expect(kernels.RULES[formula.kernel], finite.largest_bits)
 
     def update(self, formula: Formula, segments: Sequence[Segment]) -> UpdateStep:
         if not available() or formula.kernel not in kernels.RULES:
@@ -105,6 +106,12 @@ class KernelBackend(NumPyBackend):
             return super().sum_of_squares(values)
         use_threads(self.threads)
         return kernels.sum_of_squares(values)
+
+    def all_finite(self, values: Array) -> bool:
+        if not available():
+            return super().all_finite(values)
+        use_threads(self.threads)
+        return finite.all_finite(values, self.threads)
 
     def accumulate(self, total: Array, part: Array) -> None:
         if not available():

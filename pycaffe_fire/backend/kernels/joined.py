@@ -25,8 +25,8 @@ def _copy_body(at: Any, read: Any, tables: Any, sums: Any, slope: Any) -> Any:
 
 
 def rectified_body(at: Any, read: Any, tables: Any, sums: Any, slope: Any) -> Any:
-    gradient, value = read
-    return [at.where_positive(value, gradient, at.zero)], []
+    gradient, value = read  # infinity times 0 is NaN, as in Caffe
+    return [at.where_positive(value, gradient, at.times(gradient, at.zero))], []
 
 
 _copy, _rectify = sweep(_copy_body, 1, WHOLE), sweep(rectified_body, 2, WHOLE)
@@ -65,6 +65,6 @@ def _take(task: int, whole: Any, place: int, some: Any, values: Any, pieces: int
 
 @kernel("f4[:,::1], i8, f4[:,::1], f4[:,::1]")
 def take(whole: Any, place: int, some: Any, values: Any) -> None:
-    """The way back; with `values`, 0 where they are not above 0, as the gradient of a ReLU is."""
+    """The way back; with `values`, times 0 where they are not above 0, as in a ReLU."""
     pieces = (some.shape[1] + PIECE - 1) // PIECE
     in_parallel(some.shape[0] * pieces, _take, (whole, place, some, values, pieces))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..compiled import fast_kernel, fast_part
-from ..instructions import at, clear, empty, free, max, min, view
+from ..instructions import at, clear, empty, free, max, min
 from ..tasks import in_parallel
 from .maxima import SILENT, max_of_window
 from .sweeps import WHOLE
@@ -20,10 +20,9 @@ from .sweeps import WHOLE
 if TYPE_CHECKING:
     from ..plans import Window
 
-_WITHOUT_SIGN, _INFINITY = np.int32(0x7FFFFFFF), np.int32(0x7F800000)  # bits of float32
 _PLANES, _PAIR = "f4[:,:,:,::1], u1[:,:,:,::1], f4[:,:,:,::1]", "UniTuple(i8, 2)"
 UNROLLED = ((2, 2), (3, 3))  # kernels whose maxima take less time here than in the library
-ALL_CELLS, AUDIBLE = np.uint8(255), np.uint8(SILENT - 1)
+LIKE_OTHERS, AS_IN_A_RELU = np.float32(1), np.float32(0)  # what SILENT winners get
 
 _max_of_2, _max_of_3 = (max_of_window(1, WHOLE, size, marks=True) for size in UNROLLED)
 _max_of_some = max_of_window(1, WHOLE, marks=True)
@@ -61,9 +60,7 @@ def maxima(x: Any, y: Any, winners: Any, kernel: Any, stride: Any, pad: Any) -> 
 
 
 @fast_part
-def _collect(
-    slopes: Any, winners: Any, n: int, cell: int, jump: int, b: int, heard: Any, out: Any
-) -> None:
+def _collect(slopes: Any, winners: Any, n: int, cell: int, jump: int, b: int, out: Any) -> None:
     """out += what three neighbouring cells of a kernel row won; source = target - jump."""
     one, two, three = np.uint8(cell), np.uint8(cell + 1), np.uint8(cell + 2)
     first, stop = max(0, jump + 2 * b), n + min(0, jump)  # where all three have a source
@@ -72,22 +69,22 @@ def _collect(
     w1, w2, w3 = at(winners, far), at(winners, far - b), at(winners, far - 2 * b)
     for i in range(stop - first):
         a, c, d = g1[i], g2[i], g3[i]
-        total = a if w1[i] & heard == one else np.float32(0)
-        total += c if w2[i] & heard == two else np.float32(0)
-        total += d if w3[i] & heard == three else np.float32(0)
+        total = a if w1[i] == one else np.float32(0)
+        total += c if w2[i] == two else np.float32(0)
+        total += d if w3[i] == three else np.float32(0)
         target[i] += total
     for k in range(3):
         by = jump + k * b
         for i in range(max(0, by), first):
-            if winners[i - by] & heard == cell + k:
+            if winners[i - by] == cell + k:
                 out[i] += slopes[i - by]
         for i in range(stop, min(n, n + by)):
-            if winners[i - by] & heard == cell + k:
+            if winners[i - by] == cell + k:
                 out[i] += slopes[i - by]
 
 
 @fast_part
-def _collect_plane(plane: int, dy: Any, winners: Any, dx: Any, heard: Any, pad: Any) -> None:
+def _collect_plane(plane: int, dy: Any, winners: Any, dx: Any, pad: Any) -> None:
     _, height, width, b = dx.shape
     size = height * width * b
     slopes, cells, out = at(dy, plane * size), at(winners, plane * size), at(dx, plane * size)
@@ -96,22 +93,20 @@ def _collect_plane(plane: int, dy: Any, winners: Any, dx: Any, heard: Any, pad: 
     # harmless: a cell outside the image never wins, but in a window of NaN.
     for row in range(3):
         jump = ((row - pad[0]) * width - pad[1]) * b
-        _collect(slopes, cells, size, 3 * row, jump, b, heard, out)
+        _collect(slopes, cells, size, 3 * row, jump, b, out)
 
 
-@fast_kernel(f"{_PLANES}, u1, {_PAIR}")
-def dense_max_backward(dy: Any, winners: Any, dx: Any, heard: Any, pad: Any) -> None:
-    """dx = dy brought to the winners, for a kernel of 3x3 and stride 1 and images of one size.
-
-    `heard` is AUDIBLE if SILENT winners count like others; else ALL_CELLS.
-    """
-    in_parallel(dx.shape[0], _collect_plane, (dy, winners, dx, heard, pad))
+@fast_kernel(f"{_PLANES}, {_PAIR}")
+def dense_max_backward(dy: Any, winners: Any, dx: Any, pad: Any) -> None:
+    """dx = dy brought to the winners, for a kernel of 3x3 and stride 1 and images of one size. None
+    is SILENT."""
+    in_parallel(dx.shape[0], _collect_plane, (dy, winners, dx, pad))
 
 
 @fast_part
 def _scatter_plane(
-    plane: int, dy: Any, winners: Any, dx: Any, heard: Any, kernel: Any, stride: Any, pad: Any,
-    jump: Any,
+    plane: int, dy: Any, winners: Any, dx: Any, kernel: Any, stride: Any, pad: Any, jump: Any,
+    share: Any,
 ) -> None:  # fmt: skip
     """One slope at a time."""
     _, height, width, b = dx.shape
@@ -128,57 +123,37 @@ def _scatter_plane(
             inside = top >= 0 and left >= 0
             if inside and top + kernel[0] <= height and left + kernel[1] <= width:
                 for c in range(b):
-                    cell = cells[c] & heard
-                    if cell < area:
-                        corner[jump[cell] + c] += slopes[c]
+                    corner[jump[cells[c]] + c] += slopes[c] * share[cells[c]]
             else:  # a window of NaN names its first cell, which may lie outside
                 for c in range(b):
-                    cell = cells[c] & heard
+                    cell = cells[c] if cells[c] < area else cells[c] - SILENT
                     y, x = top + cell // kernel[1], left + cell % kernel[1]
-                    if cell < area and 0 <= y < height and 0 <= x < width:
-                        corner[jump[cell] + c] += slopes[c]
+                    if 0 <= y < height and 0 <= x < width:
+                        corner[jump[cell] + c] += slopes[c] * share[cells[c]]
 
 
-@fast_kernel(f"{_PLANES}, u1, {_PAIR}, {_PAIR}, {_PAIR}")
+@fast_kernel(f"{_PLANES}, {_PAIR}, {_PAIR}, {_PAIR}, f4")
 def max_backward(
-    dy: Any, winners: Any, dx: Any, heard: Any, kernel: Any, stride: Any, pad: Any
+    dy: Any, winners: Any, dx: Any, kernel: Any, stride: Any, pad: Any, silent: Any
 ) -> None:
-    """dx = dy brought to the winners; arrays are (planes, height, width, inner channels)."""
-    jump = empty(kernel[0] * kernel[1], np.int64)
-    for cell in range(kernel[0] * kernel[1]):
-        jump[cell] = (cell // kernel[1] * dx.shape[2] + cell % kernel[1]) * dx.shape[3]
-    in_parallel(dx.shape[0], _scatter_plane, (dy, winners, dx, heard, kernel, stride, pad, jump))
+    """dx = dy brought to the winners, times `silent` where those are SILENT; arrays are (planes,
+    height, width, inner channels)."""
+    area = kernel[0] * kernel[1]
+    jump, share = empty(SILENT + area, np.int64), empty(SILENT + area, np.float32)
+    for cell in range(SILENT + area):
+        place = cell if cell < area else cell - SILENT
+        jump[cell] = (place // kernel[1] * dx.shape[2] + place % kernel[1]) * dx.shape[3]
+        share[cell] = np.float32(1) if cell < area else silent
+    in_parallel(dx.shape[0], _scatter_plane, (dy, winners, dx, kernel, stride, pad, jump, share))
     free(jump)
+    free(share)
 
 
 def max_backward_for(
     x: tuple[int, ...], y: tuple[int, ...], window: Window
-) -> tuple[Any, tuple[tuple[int, ...], ...]]:
+) -> tuple[Any, tuple[Any, ...]]:
     """The kernel that brings slopes of y to the winners of x, by their shapes, and what else it
     takes. There are two because one would have every net compile what few need."""
     if window.kernel == (3, 3) and window.stride == (1, 1) and x == y:
         return dense_max_backward, (window.pad,)
-    return max_backward, (window.kernel, window.stride, window.pad)
-
-
-@fast_part
-def _largest(task: int, values: Any, parts: int, largest: Any) -> None:
-    first, stop = values.size * task // parts, values.size * (task + 1) // parts
-    bits, found = view(at(values, first), np.int32), np.int32(0)
-    for i in range(stop - first):
-        found = max(found, np.int32(bits[i] & _WITHOUT_SIGN))
-    largest[task] = found
-
-
-@fast_kernel("f4[::1], i4[::1]")
-def largest_bits(values: Any, largest: Any) -> None:
-    """largest[i] = the bits of the number furthest from 0 in part i; infinity and NaN lie beyond
-    all others. As integers, because compilers take x * 0 for 0 in fast loops."""
-    in_parallel(largest.size, _largest, (values, largest.size, largest))
-
-
-def all_finite(values: Any, parts: int) -> bool:
-    """Is none of these numbers infinite or NaN? One pass, at the speed of memory."""
-    largest = np.empty(parts, np.int32)
-    largest_bits(values, largest)
-    return bool(largest.max() < _INFINITY)
+    return max_backward, (window.kernel, window.stride, window.pad, LIKE_OTHERS)

@@ -153,7 +153,7 @@ def spread_patches(x: Any, v: Any, steps: Any, place: Any, held: Any, pad: Any) 
 
 @inlined
 def _put_line(line: Any, target: Any, values: Any, count: int, add: bool, rectify: bool) -> None:
-    """target = line, or += it; then 0 where values are not above 0, if wanted."""
+    """target = line, or += it; then times 0 where values are not above 0, if wanted."""
     vectors, none = count // LANES, np.float32(0)
     if add and rectify:
         streams = (target, line, values, target)
@@ -217,7 +217,7 @@ def gather_patches(
 
     The place is whole images, or equal parts of one in turn; `carried` (C/b, overlap, width) keeps
     what the last row of tiles has to say about the first pixels of the next. If x is not empty, dx
-    becomes 0 where it is not above 0, as after a ReLU.
+    is multiplied by 0 where that is not above 0, as in a ReLU.
     """
     tasks = max(1, place[1] // place[2]) * held[1]
     in_parallel(tasks, _gather_patches, (v, dx, steps, place, held, pad, carried, add, x))

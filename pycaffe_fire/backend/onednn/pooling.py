@@ -9,12 +9,11 @@ import numpy as np
 
 from ..blob import Blob
 from ..compiled import available, use_threads
+from ..kernels.finite import all_finite, largest_bits
 from ..kernels.pooling import (
-    ALL_CELLS,
-    AUDIBLE,
+    AS_IN_A_RELU,
     UNROLLED,
-    all_finite,
-    largest_bits,
+    max_backward,
     max_backward_for,
     maxima,
 )
@@ -66,26 +65,21 @@ class Pooling(PoolingPlan):
         self._backward: Program | Lowered | None = None
         self._rectified: set[int] = set()
         self._winners = self._find_winners() if own_backward else None
+        self._finds_maxima = False  # by our kernel
         if method == "MAX":
             self._scatter, self._places = max_backward_for(x.shape, y.shape, window)
-            ahead = [maxima] if self._suits_kernel else [largest_bits]
+            if self._winners is not None and self._scatter is max_backward:
+                in_vectors = all(has_whole_blocks(blob.value.layout) for blob in (x, y))
+                self._finds_maxima = in_vectors and window.kernel in UNROLLED
+            ahead = [maxima] if self._finds_maxima else [largest_bits]
             backend.expect(ahead, [] if self._winners is None else [self._scatter])
 
     @property
-    def _suits_kernel(self) -> bool:
-        """Are maxima made by our kernel?"""
-        return (
-            self._winners is not None
-            and self.window.kernel in UNROLLED
-            and all(has_whole_blocks(blob.value.layout) for blob in (self.x, self.y))
-        )
-
-    @property
     def rectified(self) -> Rectified:
-        return self._rectified if self._suits_kernel else None
+        return self._rectified if self._finds_maxima else None
 
     def forward(self) -> None:
-        if self._suits_kernel:
+        if self._finds_maxima:
             self._find_maxima()
             return
         self._forward.run()
@@ -128,8 +122,8 @@ class Pooling(PoolingPlan):
         dy.sync()
         dx.allocate()
         use_threads(self.backend.threads)
-        heard = AUDIBLE if self._suits_kernel and not self._rectified else ALL_CELLS
-        self._scatter(_planes(dy, self.y), winners, _planes(dx, self.x), heard, *self._places)
+        places = (*self._places[:-1], AS_IN_A_RELU) if self._rectified else self._places
+        self._scatter(_planes(dy, self.y), winners, _planes(dx, self.x), *places)
         dx.fresh = NATIVE
 
     def _find_winners(self) -> Array | None:
