@@ -222,6 +222,8 @@ class Recorder(ABC):
 class PoolingPlan(Plan):
     """Pooling, which may have to tell where each maximum came from."""
 
+    forgets = False  # does backward do without the input's value?
+
     @property
     def mask(self) -> Array:
         """Each winner's index in its flattened image, if the plan was asked for it."""
@@ -287,6 +289,20 @@ class NormPlan(ABC):
 
     mean: Tensor
     variance: Tensor
+
+    @property
+    def can_pass(self) -> bool:
+        """Can its results lie in memory that others use between passes?"""
+        return False
+
+    def pass_on(self, memory: Array) -> None:  # noqa: B027
+        """Write results to `memory` from now on, where they last until others use it."""
+
+    def take_back(self) -> None:  # noqa: B027
+        """The blob's input is going to be written again: where it was, not to that memory."""
+
+    def show_passed(self) -> None:  # noqa: B027
+        """Make the blob hold the last result, in memory of its own."""
 
     @abstractmethod
     def forward(self, running: RunningMoments | None = None) -> None:

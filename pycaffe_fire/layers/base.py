@@ -114,6 +114,11 @@ class Layer(Description):
         """Make plans that are otherwise made in the first pass: their memory is to be known."""
 
     @property
+    def forgets(self) -> bool:
+        """Does backward do without the values of the bottoms?"""
+        return False
+
+    @property
     def rectified(self) -> Rectified:
         """The bottoms whose gradient backward leaves as the ReLU before it would; None if it never
         can."""

@@ -54,6 +54,7 @@ class BatchNorm(Neuron):
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.batch_norm_param
         self._gradients_are_seen = True
+        self._plans: dict[bool, list[NormPlan]] = {}
         self._use_global = not is_train(self.phase)
         if param.HasField("use_global_stats"):
             self._use_global = param.use_global_stats
@@ -81,8 +82,9 @@ class BatchNorm(Neuron):
             self.fail(f"has statistics of {channels} channels, got a bottom {list(shape)}")
         if top[0] is not bottom[0]:
             top[0].lay_out(bottom[0].value.layout)
+        self.show_passed()
         self._runs = self._make_runs(bottom[0], top[0])
-        self._plans: dict[bool, list[NormPlan]] = {}
+        self._plans = {}
         self._synced = SyncedStatistics(self.context, self.xp, self.param.batch_norm_param.eps)
 
     @property
@@ -234,6 +236,27 @@ class BatchNorm(Neuron):
 
     def share_gradients(self) -> None:
         self._gradients_are_seen = False
+
+    # Results that pass; see net/passing.py.
+
+    @property
+    def can_pass(self) -> bool:
+        """Can its results, with the work of the layers after it, lie in memory that others use?"""
+        plans = self._plans.get(True, [])
+        return len(plans) == 1 and plans[0].can_pass
+
+    def pass_on(self, memory: Any) -> None:
+        """From now on, until it is reshaped."""
+        for plan in self._plans.get(True, ()):
+            plan.pass_on(memory)
+
+    def take_back(self) -> None:
+        for plan in self._plans.get(True, ()):
+            plan.take_back()
+
+    def show_passed(self) -> None:
+        for plan in self._plans.get(True, ()):
+            plan.show_passed()
 
     def plan_ahead(self, leads: bool) -> None:
         self.leads = leads

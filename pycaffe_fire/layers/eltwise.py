@@ -51,6 +51,10 @@ class Eltwise(Layer):
     def adds_up(self) -> bool:
         return self._operation == "SUM" and set(self._coefficients) == {1.0}
 
+    @property
+    def forgets(self) -> bool:
+        return self.adds_up
+
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         if any(blob.shape != bottom[0].shape for blob in bottom):
             names = ", ".join(f"{blob.name} {list(blob.shape)}" for blob in bottom)

@@ -150,6 +150,10 @@ class Pooling(Layer):
         return NoWeights(self._plan) if self._plan.joins and after == After() else None
 
     @property
+    def forgets(self) -> bool:
+        return self._plan.forgets
+
+    @property
     def rectified(self) -> Rectified:
         return None if self.empty else self._plan.rectified
 

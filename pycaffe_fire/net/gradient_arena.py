@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .arena import Lifetime, place
+from .passing import passing_values
 
 if TYPE_CHECKING:
     from .joins import Join
@@ -18,13 +19,16 @@ if TYPE_CHECKING:
 def share_gradients(net: Net) -> None:
     """Bind the gradients of all blobs inside the net to one arena."""
     _share_parts(net)
-    lifetimes = _lifetimes(net)
-    size = place(lifetimes)
+    lifetimes, passing = _lifetimes(net), list(passing_values(net))
+    size = max(place(lifetimes), place([value.lifetime for value in passing]))
     arena = net.backend.empty(size)
     for life in lifetimes:
         for tensor in (life.tensor, *life.others):
             tensor.bind(arena[life.offset : life.offset + life.elements])
             tensor.clear()
+    for value in passing:
+        value.lie_in(arena)
+    net.passing = passing
 
 
 def planned_elements(net: Net, shared: bool) -> tuple[int, int]:

@@ -21,6 +21,7 @@ from .gradient_arena import share_gradients
 from .groups import Unfinished, separate_cut
 from .inference_plan import InferencePlan, can_plan
 from .joins import Join, Joins
+from .passing import PassingValue
 from .rectified import RectifiedGradients
 from .weights import copy_weights, save_weights
 from .wiring import Wiring
@@ -97,6 +98,7 @@ class Net(Wiring):
             for top, layer in zip(self.tops, self.layers, strict=True)
         ]
         self.inference: InferencePlan | None = None
+        self.passing: list[PassingValue] = []
         self.scale_losses(1.0)
 
     # Running.
@@ -131,6 +133,8 @@ class Net(Wiring):
         self.backend.activate()
         last = len(self.layers) - 1 if end is None else end
         self.joins.before_forward(start, last)
+        for value in self.passing:
+            value.before_forward(start)
         if self.inference is None:
             return self._run_layers(start, last)
         whole = start == 0 and last == len(self.layers) - 1

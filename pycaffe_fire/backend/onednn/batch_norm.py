@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..blob import Blob
 from ..compiled import available, use_threads
 from ..kernels import batch_norm as kernels
@@ -169,6 +171,9 @@ class BatchNorm(NormPlan):
 class NormInCache(BatchNorm):
     """Our kernel, which reads memory once where the library reads it again for each pass."""
 
+    _passing: Array | None = None  # memory for results that pass
+    _passed = False  # is the last one there?
+
     @staticmethod
     def suits(x: Blob) -> bool:
         return available() and has_whole_blocks(x.value.layout)
@@ -178,6 +183,46 @@ class NormInCache(BatchNorm):
         self.mean, self.variance = self._norms[0].mean, self._norms[0].variance
         self._blocks = blocks_at_a_time(self._layout, self.backend.threads)
         self.backend.expect([kernels.forward], [kernels.backward])
+
+    @property
+    def can_pass(self) -> bool:
+        return self.x is self.y
+
+    def pass_on(self, memory: Array) -> None:
+        self._passing = memory
+
+    def take_back(self) -> None:
+        if self._passing is not None and self._source.buffer is not None:
+            self.x.value.bind(self._source.buffer)
+            self._passed = False
+
+    def show_passed(self) -> None:
+        if not self._passed:
+            return
+        self._passed = False
+        self.y.value.bind(None)
+        shown, norm = written(self.y.value), self._norms[0]
+        norm.write_normal(seen(self._source), shown)
+        if norm.relu is not None:
+            np.maximum(shown, 0, out=shown)
+
+    def _set_input_aside(self) -> None:
+        value = self.x.value
+        assert isinstance(value, OneDNNTensor)
+        if self._passing is None or value.held or value.lent:
+            super()._set_input_aside()
+            return
+        value.sync()
+        self._source.bind(value.buffer)
+        self._source.fresh = NATIVE
+        value.bind(self._passing[: self._layout.elements])
+        self._passed = True
+
+    def restore(self) -> None:
+        if self._passed:
+            self.take_back()
+        else:
+            super().restore()
 
     def _normalise(self, running: RunningMoments | None) -> None:
         self._norms.take()

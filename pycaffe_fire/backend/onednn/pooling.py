@@ -43,6 +43,8 @@ class Pooling(PoolingPlan):
     include-padding mode; else the latter is corrected by a map of (kernel area / divisor).
     """
 
+    forgets = True
+
     def __init__(
         self, backend: OneDNNBackend, x: Blob, y: Blob, method: str, window: Window,
         own_backward: bool = True,
