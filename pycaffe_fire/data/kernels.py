@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..backend.compiled import Intrinsic, inlined, kernel, part
-from ..backend.instructions import at
+from ..backend.instructions import at, empty, finish_streams, free, goes_past, stream_copy
 
 # Columns of the table that describes one image per row; strides count elements.
 ADDRESS, CHANNEL_STRIDE, ROW_STRIDE, COLUMN_STRIDE, KIND, TOP, LEFT, MIRROR = range(8)
@@ -51,12 +51,17 @@ def _transform(source: Any, table: Any, i: int, mean: Any, scale: Any, out: Any)
     _, channels, height, width = out.shape
     row, lines = at(table, i * COLUMNS), at(out, i * channels * height * width)
     step, mirror = row[COLUMN_STRIDE], row[MIRROR]
-    last = width - 1
+    last, past = width - 1, goes_past(out)
+    room = empty(width, np.float32)
     for c in range(channels):
         for h in range(height):
             y = h + row[TOP]
             seen = at(source, c * row[CHANNEL_STRIDE] + y * row[ROW_STRIDE] + row[LEFT] * step)
-            line, means = at(lines, (c * height + h) * width), _means(mean, c, row[LEFT], y, width)
+            target, means = (
+                at(lines, (c * height + h) * width),
+                _means(mean, c, row[LEFT], y, width),
+            )
+            line = room if past else target
             # Contiguous loops apart from the general one: they compile to vector instructions. All
             # write forwards: memory takes that twice as fast as lines written from their ends.
             if step == 1 and mirror:
@@ -70,6 +75,10 @@ def _transform(source: Any, table: Any, i: int, mean: Any, scale: Any, out: Any)
                 for w in range(width):
                     x = first + w * turn
                     line[w] = (np.float32(seen[x * step]) - means[x]) * scale
+            if past:
+                stream_copy(line, target, width)
+    free(room)
+    finish_streams()
 
 
 @part
@@ -77,13 +86,18 @@ def _transform_packed(source: Any, table: Any, i: int, mean: Any, scale: Any, ou
     """Colour images as the decoder leaves them, a word per pixel."""
     _, channels, height, width = out.shape
     row, lines = at(table, i * COLUMNS), at(out, i * channels * height * width)
-    last, mirror = width - 1, row[MIRROR]
+    last, mirror, past = width - 1, row[MIRROR], goes_past(out)
+    room = empty(width, np.float32)
     for h in range(height):  # rows outside, so that a line of pixels is fetched once
         y = h + row[TOP]
         seen = at(source, y * row[ROW_STRIDE] + row[LEFT])
         for c in range(3):
             shift = np.uint32(16 - 8 * c)
-            line, means = at(lines, (c * height + h) * width), _means(mean, c, row[LEFT], y, width)
+            target, means = (
+                at(lines, (c * height + h) * width),
+                _means(mean, c, row[LEFT], y, width),
+            )
+            line = room if past else target
             if mirror:
                 for w in range(width):
                     value = np.float32(np.int32((seen[last - w] >> shift) & np.uint32(255)))
@@ -92,6 +106,10 @@ def _transform_packed(source: Any, table: Any, i: int, mean: Any, scale: Any, ou
                 for w in range(width):
                     value = np.float32(np.int32((seen[w] >> shift) & np.uint32(255)))
                     line[w] = (value - means[w]) * scale
+            if past:
+                stream_copy(line, target, width)
+    free(room)
+    finish_streams()
 
 
 @kernel("i8[:,::1], i8, i8, f4[:,:,::1], f4, f4[:,:,:,::1]")
