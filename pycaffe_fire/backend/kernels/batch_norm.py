@@ -86,17 +86,18 @@ _sum_input = sweep(_sum_input_body, 2, WHOLE)
 
 
 @inlined
-def _sample_and_row(task: int, first: int, width: int, outer: int, b: int) -> Any:
-    """Where the numbers of a task's channels begin: by sample, and in tables."""
+def _place(task: int, x: Any, first: int, width: int) -> Any:
+    """Pixels and channels of a task's block, and where numbers of those channels begin: by sample,
+    and in tables."""
+    _, outer, pixels, b = x.shape
     row = (first + task % width) * b
-    return task // width * outer * b + row, row
+    return pixels, b, task // width * outer * b + row, row
 
 
 @part
 def _moments(task: int, x: Any, first: int, width: int, room: Any) -> None:
     """The mean of each channel of a sample, and sums of distances from it and of their squares."""
-    _, outer, pixels, b = x.shape
-    sample, _ = _sample_and_row(task, first, width, outer, b)
+    pixels, b, sample, _ = _place(task, x, first, width)
     none, apart = np.float32(0), room.shape[1]
     for lane in range(0, b, WHOLE):
         place, to = sample * pixels + lane, sample + lane
@@ -130,8 +131,7 @@ def _know_block(block: int, x: Any, tables: Any, rules: Any, room: Any) -> None:
 def _normalise(
     task: int, x: Any, y: Any, first: int, width: int, tables: Any, rules: Any
 ) -> None:  # fmt: skip
-    _, outer, pixels, b = x.shape
-    sample, row = _sample_and_row(task, first, width, outer, b)
+    pixels, b, sample, row = _place(task, x, first, width)
     slope, past = np.float32(rules[0, SLOPE]), goes_past(y)
     for lane in range(0, b, WHOLE):
         numbers = known(tables, 0, row + lane)
@@ -163,8 +163,7 @@ def forward(x: Any, y: Any, tables: Any, rules: Any, room: Any, blocks: int) -> 
 def _normalise_and_add(
     task: int, x: Any, addend: Any, y: Any, first: int, width: int, tables: Any, rules: Any
 ) -> None:
-    _, outer, pixels, b = x.shape
-    sample, row = _sample_and_row(task, first, width, outer, b)
+    pixels, b, sample, row = _place(task, x, first, width)
     slope, past = np.float32(rules[0, SLOPE]), goes_past(y)
     for lane in range(0, b, WHOLE):
         numbers = known(tables, 0, row + lane)
@@ -202,8 +201,7 @@ def sum_forward(
 def _sum_gradients(
     task: int, x: Any, dy: Any, first: int, width: int, tables: Any, rules: Any, room: Any
 ) -> None:
-    _, outer, pixels, b = x.shape
-    sample, row = _sample_and_row(task, first, width, outer, b)
+    pixels, b, sample, row = _place(task, x, first, width)
     slope = np.float32(rules[0, SLOPE])
     for lane in range(0, b, WHOLE):
         place, numbers = sample * pixels + lane, known(tables, 0, row + lane)
@@ -215,8 +213,7 @@ def _sum_gradients(
 def _input_gradient(
     task: int, x: Any, dy: Any, dx: Any, first: int, width: int, tables: Any, rules: Any
 ) -> None:
-    _, outer, pixels, b = x.shape
-    sample, row = _sample_and_row(task, first, width, outer, b)
+    pixels, b, sample, row = _place(task, x, first, width)
     slope = np.float32(rules[0, SLOPE])
     for lane in range(0, b, WHOLE):
         numbers = known(tables, 0, row + lane) + learnt(tables, 0, row + lane)
@@ -256,8 +253,7 @@ def _add_gradients(
     task: int, x: Any, y: Any, one: Any, other: Any, g: Any, first: int, width: int, tables: Any,
     rules: Any, room: Any,
 ) -> None:  # fmt: skip
-    _, outer, pixels, b = x.shape
-    sample, row = _sample_and_row(task, first, width, outer, b)
+    pixels, b, sample, row = _place(task, x, first, width)
     slope = np.float32(rules[0, SLOPE])
     for lane in range(0, b, WHOLE):
         place, numbers = sample * pixels + lane, known(tables, 0, row + lane)
@@ -274,8 +270,7 @@ def _add_gradients(
 def _sum_input_gradient(
     task: int, x: Any, g: Any, dx: Any, first: int, width: int, tables: Any
 ) -> None:  # fmt: skip
-    _, outer, pixels, b = x.shape
-    sample, row = _sample_and_row(task, first, width, outer, b)
+    pixels, b, sample, row = _place(task, x, first, width)
     none = np.float32(0)
     for lane in range(0, b, WHOLE):
         numbers = known(tables, 0, row + lane) + learnt(tables, 0, row + lane)
