@@ -113,6 +113,22 @@ class Layer(Description):
     def plan_ahead(self, leads: bool) -> None:
         """Make plans that are otherwise made in the first pass: their memory is to be known."""
 
+    # Results that pass; see net/passing.py.
+
+    @property
+    def can_pass(self) -> bool:
+        """Can results, with the work of the layers after it, lie in memory that others use?"""
+        return False
+
+    def pass_on(self, memory: Any) -> None:
+        """Let them lie there from now on, until it is reshaped."""
+
+    def take_back(self) -> None:
+        """What it reads in place is going to be written again: where that was."""
+
+    def show_passed(self) -> None:
+        """Let the top hold the last result, in memory of its own."""
+
     @property
     def forgets(self) -> bool:
         """Does backward do without the values of the bottoms?"""

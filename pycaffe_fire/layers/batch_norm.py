@@ -237,16 +237,13 @@ class BatchNorm(Neuron):
     def share_gradients(self) -> None:
         self._gradients_are_seen = False
 
-    # Results that pass; see net/passing.py.
-
     @property
     def can_pass(self) -> bool:
-        """Can its results, with the work of the layers after it, lie in memory that others use?"""
-        plans = self._plans.get(True, [])
+        self.plan_ahead(leads=True)
+        plans = self._plans[True]
         return len(plans) == 1 and plans[0].can_pass
 
     def pass_on(self, memory: Any) -> None:
-        """From now on, until it is reshaped."""
         for plan in self._plans.get(True, ()):
             plan.pass_on(memory)
 

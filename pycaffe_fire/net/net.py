@@ -132,9 +132,10 @@ class Net(Wiring):
         """Run layers start..end (inclusive) and return the weighted sum of their losses."""
         self.backend.activate()
         last = len(self.layers) - 1 if end is None else end
+        self._before_pass(start, last)
         self.joins.before_forward(start, last)
         for value in self.passing:
-            value.before_forward(start)
+            value.before_forward(start, last)
         if self.inference is None:
             return self._run_layers(start, last)
         whole = start == 0 and last == len(self.layers) - 1
@@ -215,6 +216,7 @@ class Net(Wiring):
         self.backend.activate()
         self.stop_inference()  # which leaves out values that are needed from now on
         first = len(self.layers) - 1 if start is None else start
+        self._before_pass(end, first)
         self.joins.before_backward(first, end)
         separate_cut(self, first, end)
         self._unfinished.begin(first)
@@ -275,9 +277,17 @@ class Net(Wiring):
         self.run_backward()
         return loss
 
+    def _before_pass(self, first: int, last: int) -> None:
+        """A pass over a part of the net may read values that were written for a whole one."""
+        if first > 0 or last < len(self.layers) - 1:
+            for value in self.passing:
+                value.look()
+
     def run_one_by_one(self) -> None:
         """From now on no layer does another's work in backward, nor several in one op: somebody
         looks between them."""
+        for value in self.passing:
+            value.look()
         self.joins.dissolve()
         self._rectified.dissolve()
 

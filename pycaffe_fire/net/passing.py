@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..backend.tensor import Array, Tensor
-from ..layers.batch_norm import BatchNorm
+from ..layers.base import Layer
 from .arena import Lifetime
 from .guard import Guard
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class PassingValue:
     """One of them: the norm's, from the layer that makes it to the one that reads it."""
 
-    def __init__(self, norm: BatchNorm, tensor: Tensor, source: int, first: int, last: int) -> None:
+    def __init__(self, norm: Layer, tensor: Tensor, source: int, first: int, last: int) -> None:
         self._norm, self._source = norm, source  # the layer that writes the norm's input
         self.lifetime = Lifetime(tensor, first, last)
 
@@ -31,21 +31,20 @@ class PassingValue:
         self._norm.pass_on(arena[life.offset : life.offset + life.elements])
         life.tensor.guard = Guard(self)
 
-    def before_forward(self, start: int) -> None:
-        """A pass from layer `start` on writes the norm's input again, or reads its result."""
-        if start <= self._source:
+    def before_forward(self, start: int, last: int) -> None:
+        """A pass over layers start..last may write the norm's input again."""
+        if start <= self._source <= last:
             self._norm.take_back()
-        else:
-            self._norm.show_passed()
 
-    def look(self, tensor: Tensor) -> None:
+    def look(self, tensor: Tensor | None = None) -> None:
+        """Before somebody reads it who does not come right after the norm."""
         self._norm.show_passed()
 
 
 def passing_values(net: Net) -> Iterator[PassingValue]:
     for index, group in net.groups.items():
         layer, blob = net.layers[index], net.tops[index][0]
-        if not isinstance(layer, BatchNorm) or net.joins.of(index) or blob.value.guard:
+        if net.joins.of(index) or blob.value.guard or blob.name in net.outputs:
             continue
         writers = [i for i, tops in enumerate(net.tops) if blob in tops and i not in group]
         readers = [i for i, bottoms in enumerate(net.bottoms) if blob in bottoms and i > group[-1]]
@@ -53,6 +52,5 @@ def passing_values(net: Net) -> Iterator[PassingValue]:
             continue
         join = net.joins.of(readers[0])
         last = readers[0] if join is None else join.last
-        layer.plan_ahead(leads=True)
-        if net.layers[readers[0]].forgets and layer.can_pass and blob.name not in net.outputs:
+        if net.layers[readers[0]].forgets and layer.can_pass:
             yield PassingValue(layer, blob.value, writers[0], index, last)

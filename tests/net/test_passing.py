@@ -116,18 +116,60 @@ def test_an_array_that_is_held_follows(nets: tuple[caffe.Net, caffe.Net]) -> Non
     assert_same(*map(weights, nets))
 
 
-@pytest.mark.parametrize("start", ["pool", "norm_one", "one", "sum"])
+@pytest.mark.parametrize("start", ["pool", "norm_one", "one", "sum", "last"])
 def test_a_pass_that_begins_behind_them(nets: tuple[caffe.Net, caffe.Net], start: str) -> None:
     for net in nets:
         run(net)
         net.forward(start=start)
         net.backward()
-    for name, value in values(nets[0]).items():
-        np.testing.assert_allclose(value, nets[1].blobs[name].data, rtol=1e-4, atol=1e-5)
+    close(nets)
     for net in nets:
         run(net, 9)
     for name, value in weights(nets[0]).items():
         np.testing.assert_allclose(value, weights(nets[1])[name], rtol=1e-3, atol=1e-3)
+
+
+def close(nets: tuple[caffe.Net, caffe.Net]) -> None:
+    for name, value in values(nets[0]).items():
+        np.testing.assert_allclose(
+            value, nets[1].blobs[name].data, rtol=1e-4, atol=1e-5, err_msg=name
+        )
+
+
+@pytest.mark.parametrize("end", ["first", "pool", "one", "sum"])
+def test_a_pass_that_ends_before_the_last_layer(
+    nets: tuple[caffe.Net, caffe.Net], end: str
+) -> None:
+    """Blobs above keep what they had."""
+    for net in nets:
+        run(net)
+        net.blobs["data"].data[...] *= -2
+        net.forward(end=end)
+    close(nets)
+    for net in nets:
+        run(net, 8)
+    close(nets)
+
+
+@pytest.mark.parametrize("end", ["last", "sum", "norm_two", "scale_one", "relu_first"])
+def test_a_backward_pass_in_two_parts(nets: tuple[caffe.Net, caffe.Net], end: str) -> None:
+    for net in nets:
+        run(net)
+        net.backward(end=end)
+        net.backward(start=net._layer_names[net._index(end) - 1])
+    close(nets)
+    for name, value in weights(nets[0]).items():
+        np.testing.assert_allclose(value, weights(nets[1])[name], rtol=1e-3, atol=1e-3)
+
+
+def test_layers_that_run_one_by_one_from_now_on(nets: tuple[caffe.Net, caffe.Net]) -> None:
+    for net in nets:
+        run(net)
+        net.run_one_by_one()
+    close(nets)
+    for net in nets:
+        run(net, 4)
+    close(nets)
 
 
 def test_another_shape(nets: tuple[caffe.Net, caffe.Net]) -> None:

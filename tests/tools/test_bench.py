@@ -272,6 +272,18 @@ def test_caffes_way_computes_the_same_and_is_timed(
     assert report["ratios"]["as Caffe 1.0"]["step"] > 0 and report["best"] is None
 
 
+def test_another_checkout_is_raced(
+    bench: Any, tiny: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    target, here = tmp_path / "out.json", Path(__file__).resolve().parents[2]
+    run = [tiny, "--threads", "1", "--repeat", "1", "--limit", "0", "--json", str(target)]
+    assert bench("train").main([*run, "--before", str(here)]) == 0
+    report = json.loads(target.read_text())
+    assert report["ratios"][f"before ({here.name})"]["step"] > 0
+    assert bench("train").main([*run, "--before", str(tmp_path)]) == 1
+    assert f"error: --before {tmp_path}: there is no" in capfd.readouterr().err
+
+
 def test_bfloat16_is_raced_or_its_cpu_refused(
     bench: Any, tiny: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,6 +6,7 @@ python tools/bench/train.py models/lenet/train_val.prototxt --shape 1,28,28 --pr
 python tools/bench/train.py models/googlenet/train_val.prototxt --batch 16 --library none
 python tools/bench/train.py models/googlenet/train_val.prototxt --library none --against caffe
 python tools/bench/train.py models/googlenet/train_val.prototxt --against bfloat16
+python tools/bench/train.py models/googlenet/train_val.prototxt --before ../checkout
 """
 
 from __future__ import annotations
@@ -92,6 +93,10 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         "--library", action="append", default=[], metavar="FILE",
         help='also our net on this libdnnl; "none" is NumPy\'s BLAS, as where no libdnnl loads',
     )  # fmt: skip
+    parser.add_argument(
+        "--before", action="append", default=[], metavar="FOLDER",
+        help="also our net as another checkout of this project runs it",
+    )  # fmt: skip
     parser.add_argument("--repeat", type=_positive, default=5, help="clean samples wanted of each")
     parser.add_argument(
         "--limit", type=float, default=300, help="seconds after which disturbed samples count too"
@@ -166,6 +171,22 @@ def _on_libraries(
         worker = stack.enter_context(_start(name, "fire_net.py", options, **extra))
         built = _build(worker, net, options, folder / "net", leaves=options.leaves)
         print(f"{name}: {built['backend']}")
+        workers.append(worker)
+    return workers
+
+
+def _as_before(
+    net: Any, options: argparse.Namespace, folder: Path, stack: ExitStack
+) -> list[Worker]:
+    """Our net in other checkouts."""
+    workers = []
+    for checkout in map(Path, options.before):
+        script = checkout.resolve() / "tools" / "bench" / "fire_net.py"
+        if not script.exists():
+            raise BenchError(f"--before {checkout}: there is no {script}")
+        env = environment(options.threads, {"PYTHONPATH": str(script.parents[2])})
+        worker = stack.enter_context(Worker(f"before ({checkout.name})", str(script), env))
+        _build(worker, net, options, folder / "net", leaves=options.leaves)
         workers.append(worker)
     return workers
 
@@ -261,6 +282,7 @@ def _race(net: Any, options: argparse.Namespace, folder: Path, stack: ExitStack)
         others = [_in_bfloat16(net, options, folder, stack)]
     workers = [_ours(net, options, folder, stack), *others]
     workers += _on_libraries(net, options, folder, stack)
+    workers += _as_before(net, options, folder, stack)
     for worker in workers:
         worker.ask("warm")
     samples = interleave(workers, options.repeat, TOLERANCE, options.limit)

@@ -331,10 +331,8 @@ def _spread_turned_windows(task: int, w: Any, u: Any, step: int) -> None:
     outer, inner, size, b = w.shape[0], w.shape[1], w.shape[2], w.shape[4]
     i, o, area = task // outer, task % outer, b * b
     past = LINES and goes_past(u) and step % WHOLE == 0
-    source, turned = (
-        at(w, (o * inner + i) * size * size * area),
-        empty(area * size * size, np.float32),
-    )
+    source = at(w, (o * inner + i) * size * size * area)
+    turned = empty(size * size * area, np.float32)
     for cell in range(size * size):
         from_here, to_here = at(source, cell * area), at(turned, cell * area)
         for j in range(b):

@@ -57,10 +57,10 @@ class Concat(JoinPlan):
         return self._rectified if self._in_whole_vectors(gradients) else None
 
     def _in_whole_vectors(self, tensors: Sequence[Tensor]) -> bool:
-        forms = {_whole_blocks(tensor.layout) for tensor in tensors}
-        form = forms.pop()
-        alike = self.axis == 1 and form is not None and not forms
-        return alike and available() and form is not None and form[1] % WHOLE == 0
+        form, *others = {_whole_blocks(tensor.layout) for tensor in tensors}
+        if self.axis != 1 or form is None or others:
+            return False
+        return available() and form[1] % WHOLE == 0
 
     def forward(self, activate: bool = True) -> None:
         if not self._suits_kernel:

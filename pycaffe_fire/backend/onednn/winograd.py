@@ -85,13 +85,9 @@ class Winograd(WeightedPlan):
         self._rectified: set[int] = set()
         self.backend.expect(
             [kernels.spread_windows, kernels.spread_patches, kernels.gather_tiles],
-            [
-                kernels.spread_tiles,
-                kernels.spread_turned_windows,
-                kernels.gather_patches,
-                kernels.gather_windows,
-            ],
-        )
+            [kernels.spread_tiles, kernels.spread_turned_windows, kernels.gather_patches,
+             kernels.gather_windows],
+        )  # fmt: skip
 
     @property
     def rectified(self) -> Rectified:
