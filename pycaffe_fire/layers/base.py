@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NoReturn
 from .. import schema
 from ..backend.base import Backend
 from ..backend.blob import Blob, SharedBlob
-from ..backend.plans import Draw, Rectified, Window
+from ..backend.plans import Draw, NormPlan, Rectified, Window
 from ..backend.random import key
 from ..backend.tensor import Layout, Tensor
 from ..data.order import leaf_size
@@ -113,21 +113,11 @@ class Layer(Description):
     def plan_ahead(self, leads: bool) -> None:
         """Make plans that are otherwise made in the first pass: their memory is to be known."""
 
-    # Results that pass; see net/passing.py.
-
     @property
-    def can_pass(self) -> bool:
-        """Can results, with the work of the layers after it, lie in memory that others use?"""
-        return False
-
-    def pass_on(self, memory: Any) -> None:
-        """Let them lie there from now on, until it is reshaped."""
-
-    def take_back(self) -> None:
-        """What it reads in place is going to be written again: where that was."""
-
-    def show_passed(self) -> None:
-        """Let the top hold the last result, in memory of its own."""
+    def passing(self) -> NormPlan | None:
+        """The plan, with the work of the layers after it, whose results can lie in memory that
+        others use (net/passing.py); another one after it is reshaped."""
+        return None
 
     @property
     def forgets(self) -> bool:

@@ -82,7 +82,8 @@ class BatchNorm(Neuron):
             self.fail(f"has statistics of {channels} channels, got a bottom {list(shape)}")
         if top[0] is not bottom[0]:
             top[0].lay_out(bottom[0].value.layout)
-        self.show_passed()
+        if self.passing is not None:
+            self.passing.show_passed()
         self._runs = self._make_runs(bottom[0], top[0])
         self._plans = {}
         self._synced = SyncedStatistics(self.context, self.xp, self.param.batch_norm_param.eps)
@@ -238,22 +239,9 @@ class BatchNorm(Neuron):
         self._gradients_are_seen = False
 
     @property
-    def can_pass(self) -> bool:
-        self.plan_ahead(leads=True)
-        plans = self._plans[True]
-        return len(plans) == 1 and plans[0].can_pass
-
-    def pass_on(self, memory: Any) -> None:
-        for plan in self._plans.get(True, ()):
-            plan.pass_on(memory)
-
-    def take_back(self) -> None:
-        for plan in self._plans.get(True, ()):
-            plan.take_back()
-
-    def show_passed(self) -> None:
-        for plan in self._plans.get(True, ()):
-            plan.show_passed()
+    def passing(self) -> NormPlan | None:
+        plans = self._plans.get(True, [])
+        return plans[0] if len(plans) == 1 and plans[0].can_pass else None
 
     def plan_ahead(self, leads: bool) -> None:
         self.leads = leads

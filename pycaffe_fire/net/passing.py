@@ -27,18 +27,22 @@ class PassingValue:
         self.lifetime = Lifetime(tensor, first, last)
 
     def lie_in(self, arena: Array) -> None:
-        life = self.lifetime
-        self._norm.pass_on(arena[life.offset : life.offset + life.elements])
+        life, plan = self.lifetime, self._norm.passing
+        assert plan is not None
+        plan.pass_on(arena[life.offset : life.offset + life.elements])
         life.tensor.guard = Guard(self)
 
     def before_forward(self, start: int, last: int) -> None:
         """A pass over layers start..last may write the norm's input again."""
-        if start <= self._source <= last:
-            self._norm.take_back()
+        plan = self._norm.passing
+        if plan is not None and start <= self._source <= last:
+            plan.take_back()
 
     def look(self, tensor: Tensor | None = None) -> None:
         """Before somebody reads it who does not come right after the norm."""
-        self._norm.show_passed()
+        plan = self._norm.passing
+        if plan is not None:
+            plan.show_passed()
 
 
 def passing_values(net: Net) -> Iterator[PassingValue]:
@@ -52,5 +56,8 @@ def passing_values(net: Net) -> Iterator[PassingValue]:
             continue
         join = net.joins.of(readers[0])
         last = readers[0] if join is None else join.last
-        if net.layers[readers[0]].forgets and layer.can_pass:
+        if not net.layers[readers[0]].forgets:
+            continue
+        layer.plan_ahead(leads=True)
+        if layer.passing is not None:
             yield PassingValue(layer, blob.value, writers[0], index, last)

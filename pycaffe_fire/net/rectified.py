@@ -6,18 +6,10 @@ plans can leave out the numbers that a ReLU would set to 0 (see `rectified` in b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .net import Net
-
-
-class Reading(NamedTuple):
-    """A ReLU, and where its result is read."""
-
-    relu: int
-    reader: int
-    bottom: int
 
 
 class RectifiedGradients:
@@ -35,26 +27,29 @@ class RectifiedGradients:
         """A backward pass runs over layers first..last."""
         self.done.clear()
         allowed = self._allowed and not net.debug_info
-        for relu, reader, bottom in self._readings:
+        for reader, relus in self._readings.items():
             rectified = net.layers[reader].rectified
             if rectified is None:
                 continue
-            rectified.discard(bottom)
-            inside = reader <= first and relu >= last and net.need_backward[reader]
-            alone = net.joins.of(relu) is None and net.joins.of(reader) is None
-            if allowed and inside and alone and net.propagate_down[reader][bottom]:
-                rectified.add(bottom)
-                self.done.add(relu)
+            rectified.clear()
+            if not allowed or reader > first or not net.need_backward[reader]:
+                continue
+            for bottom, relu in relus.items():
+                alone = net.joins.of(relu) is None and net.joins.of(reader) is None
+                if relu >= last and alone and net.propagate_down[reader][bottom]:
+                    rectified.add(bottom)
+                    self.done.add(relu)
 
 
-def _readings(net: Net) -> list[Reading]:
-    """After splits are inserted, the next reader of a blob is its only one."""
-    found: list[Reading] = []
+def _readings(net: Net) -> dict[int, dict[int, int]]:
+    """For each layer the ReLUs whose results it reads, by its bottoms. After splits are inserted,
+    the next reader of a blob is its only one."""
+    found: dict[int, dict[int, int]] = {}
     relus: dict[int, int] = {}  # by the blob that each has worked on last
     for i, (layer, bottoms, tops) in enumerate(zip(net.layers, net.bottoms, net.tops, strict=True)):
-        found += [
-            Reading(relus[id(blob)], i, j) for j, blob in enumerate(bottoms) if id(blob) in relus
-        ]
+        read = {j: relus[id(blob)] for j, blob in enumerate(bottoms) if id(blob) in relus}
+        if read:
+            found[i] = read
         for blob in tops:
             relus.pop(id(blob), None)
         leader = net.layers[net.leader_of.get(i, i)]

@@ -18,7 +18,7 @@ from tests.random_numbers import RNG
 
 pytestmark = pytest.mark.skipif(not available(), reason="there is no other form of these kernels")
 
-EPS = 1e-5
+EPS, NOTHING = 1e-5, np.empty((0, 0, 0, 0), np.float32)
 NUM, OUTER, PIXELS = 4, 5, -(-LARGE // (4 * 5 * 2 * WHOLE)) + 3
 SMALL = (3, 5, 7, 2 * WHOLE)
 SHAPES = pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_norm(shape: tuple[int, ...], shift: int, blocks: int, threads: int) -
     x, y, dy, dx = (array(shape, shift, fill) for fill in (True, False, True, False))
     x += 3
     norm = Norm(shape)
-    batch_norm.forward(x, y, *norm.arrays, blocks)
+    batch_norm.forward(x, NOTHING, y, *norm.arrays, blocks)
     hat, value, deviation = normal(x, norm)
     close(y, np.maximum(value, 0))
     close(norm.by_channel(MEAN, shape), x.mean((0, 2), np.float64, keepdims=True))
@@ -102,11 +102,11 @@ def test_a_norm_with_a_sum(shape: tuple[int, ...], shift: int, blocks: int, part
     x, addend, one, two = (array(shape, shift) for _ in range(4))
     y, g, dx = (array(shape, shift, fill=False) for _ in range(3))
     norm = Norm(shape)
-    batch_norm.sum_forward(x, addend, y, *norm.arrays, blocks)
+    batch_norm.forward(x, addend, y, *norm.arrays, blocks)
     hat, value, deviation = normal(x, norm)
     close(y, np.maximum(value + addend, 0))
 
-    other = two if parts == 2 else np.empty((0, 0, 0, 0), np.float32)
+    other = two if parts == 2 else NOTHING
     batch_norm.sum_backward(x, y, one, other, g, dx, *norm.arrays, blocks)
     total = one + two if parts == 2 else one
     np.testing.assert_array_equal(g, np.where(y > 0, total, 0 * total))

@@ -129,72 +129,41 @@ def _know_block(block: int, x: Any, tables: Any, rules: Any, room: Any) -> None:
 
 @part
 def _normalise(
-    task: int, x: Any, y: Any, first: int, width: int, tables: Any, rules: Any
-) -> None:  # fmt: skip
-    pixels, b, sample, row = _place(task, x, first, width)
-    slope, past = np.float32(rules[0, SLOPE]), goes_past(y)
-    for lane in range(0, b, WHOLE):
-        numbers = known(tables, 0, row + lane)
-        _normal((x, y), sample * pixels + lane, pixels, b, numbers, 0, (), 0, slope, past)
-    finish_streams()
-
-
-@part
-def _forward_block(block: int, x: Any, y: Any, tables: Any, rules: Any, room: Any) -> None:
-    _know_block(block, x, tables, rules, room)
-    for n in range(x.shape[0]):
-        _normalise(n, x, y, block, 1, tables, rules)
-
-
-@kernel(f"{'f4[:,:,:,::1], ' * 2}{TABLES}, i8")
-def forward(x: Any, y: Any, tables: Any, rules: Any, room: Any, blocks: int) -> None:
-    """y = relu(normal x)."""
-    num, outer, _, _ = x.shape
-    if blocks == 0:
-        in_parallel(outer, _forward_block, (x, y, tables, rules, room))
-        return
-    for first in range(0, outer, blocks):
-        width = min(blocks, outer - first)
-        _know(x, first, width, tables, rules, room)
-        in_parallel(num * width, _normalise, (x, y, first, width, tables, rules))
-
-
-@part
-def _normalise_and_add(
     task: int, x: Any, addend: Any, y: Any, first: int, width: int, tables: Any, rules: Any
 ) -> None:
     pixels, b, sample, row = _place(task, x, first, width)
     slope, past = np.float32(rules[0, SLOPE]), goes_past(y)
     for lane in range(0, b, WHOLE):
-        numbers = known(tables, 0, row + lane)
-        _normal_sum(
-            (x, addend, y), sample * pixels + lane, pixels, b, numbers, 0, (), 0, slope, past
-        )
+        place, numbers = sample * pixels + lane, known(tables, 0, row + lane)
+        if addend.size:
+            _normal_sum((x, addend, y), place, pixels, b, numbers, 0, (), 0, slope, past)
+        else:
+            _normal((x, y), place, pixels, b, numbers, 0, (), 0, slope, past)
     finish_streams()
 
 
 @part
-def _sum_forward_block(
+def _forward_block(
     block: int, x: Any, addend: Any, y: Any, tables: Any, rules: Any, room: Any
 ) -> None:
     _know_block(block, x, tables, rules, room)
     for n in range(x.shape[0]):
-        _normalise_and_add(n, x, addend, y, block, 1, tables, rules)
+        _normalise(n, x, addend, y, block, 1, tables, rules)
 
 
 @kernel(f"{'f4[:,:,:,::1], ' * 3}{TABLES}, i8")
-def sum_forward(
+def forward(
     x: Any, addend: Any, y: Any, tables: Any, rules: Any, room: Any, blocks: int
-) -> None:
-    """y = relu(normal x + addend)."""
+) -> None:  # fmt: skip
+    """y = relu(normal x + addend), which may be empty."""
     num, outer, _, _ = x.shape
     if blocks == 0:
-        in_parallel(outer, _sum_forward_block, (x, addend, y, tables, rules, room))
+        in_parallel(outer, _forward_block, (x, addend, y, tables, rules, room))
         return
     for first in range(0, outer, blocks):
         width = min(blocks, outer - first)
         _know(x, first, width, tables, rules, room)
-        in_parallel(num * width, _normalise_and_add, (x, addend, y, first, width, tables, rules))
+        in_parallel(num * width, _normalise, (x, addend, y, first, width, tables, rules))
 
 
 @part

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..blob import Blob
 from ..compiled import available, use_threads
 from ..kernels import batch_norm as kernels
@@ -201,10 +199,7 @@ class NormInCache(BatchNorm):
             return
         self._passed = False
         self.y.value.bind(None)
-        shown, norm = written(self.y.value), self._norms[0]
-        norm.write_normal(seen(self._source), shown)
-        if norm.relu is not None:
-            np.maximum(shown, 0, out=shown)
+        self._norms[0].write_result(seen(self._source), written(self.y.value))
 
     def _set_input_aside(self) -> None:
         value = self.x.value
@@ -228,7 +223,7 @@ class NormInCache(BatchNorm):
         self._norms.take()
         x = read(self._source)
         use_threads(self.backend.threads)
-        kernels.forward(x, written(self.y.value), *self._norms.arrays, self._blocks)
+        kernels.forward(x, NOTHING, written(self.y.value), *self._norms.arrays, self._blocks)
         self._norms.give([running])
 
     def backward(self, data: bool, scale: bool, shift: bool) -> None:

@@ -46,13 +46,13 @@ class NormSum(NormSumPlan):
         self._parts = [blob.gradient for blob in readers]
         self._extra = Sum(backend, self._parts, total.gradient) if len(self._parts) > 2 else None
         self._copies: dict[int, Program] = {}
-        backend.expect([kernels.sum_forward], [kernels.sum_backward])
+        backend.expect([kernels.forward], [kernels.sum_backward])
 
     def forward(self, running: RunningMoments | None = None) -> None:
         x, addend = self._take_input(), read(self.addend.value)
         self._norms.take()
         use_threads(self.backend.threads)
-        kernels.sum_forward(
+        kernels.forward(
             x, addend, written(self.total.value), *self._norms.arrays, self._blocks
         )  # fmt: skip
         self._norms.give([running])

@@ -73,12 +73,9 @@ class NormWindow(NormWindowPlan):
         return _flat(self.w.value, self._dw.size)
 
     def show(self) -> None:
-        value, norm = self.x.value, self._norms[0]
+        value = self.x.value
         value.bind(None)  # where x is, and stays for backward
-        shown = written(value)
-        norm.write_normal(seen(self._source), shown)
-        if norm.relu is not None:
-            np.multiply(shown, np.float32(norm.relu), out=shown, where=shown <= 0)
+        self._norms[0].write_result(seen(self._source), written(value))
 
     def hide(self) -> None:
         self.x.value.bind(self._source.buffer)

@@ -89,7 +89,6 @@ class OneNorm:
         self, backend: OneDNNBackend, norm: Norm, channels: int, tables: Array, rules: Array
     ) -> None:
         self.mean, self.variance = backend.tensor((channels,)), backend.tensor((channels,))
-        self.relu = norm.relu
         self._norm, self._padded, self._tables = norm, tables, tables[:, :channels]
         self._tables[SCALE] = 1
         slope = NO_RELU if norm.relu is None else norm.relu
@@ -130,3 +129,10 @@ class OneNorm:
         np.subtract(source, mean, out=target)
         target *= factor
         target += shift
+
+    def write_result(self, source: Array, target: Array) -> None:
+        """The same, with the ReLU."""
+        self.write_normal(source, target)
+        if self._norm.relu is not None:
+            np.multiply(target, np.float32(self._norm.relu), out=target, where=target <= 0)
+            target += 0  # never -0, as in kernels
