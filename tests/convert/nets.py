@@ -17,7 +17,7 @@ from pycaffe_fire.convert.to_onnx.export import Exported, Options, export
 from pycaffe_fire.layers import Context
 from pycaffe_fire.net.net import Net
 from pycaffe_fire.net.weights import layer_weights
-from tests.layers.case import Array, Case, Trial, _filled
+from tests.layers.case import Array, Case, Trial, filled
 
 MODELS = Path(__file__).parents[2] / "models"
 
@@ -83,7 +83,7 @@ def layer_net(case: Case) -> Net:
     rng = np.random.default_rng(99)
     for i, blob in enumerate(net.params.get("layer", [])):
         fill = case.weight_fill[i if len(case.weight_fill) > 1 else 0]
-        blob.data[...] = np.float32(_filled(fill, rng, blob.shape, ()))
+        blob.data[...] = np.float32(filled(fill, rng, blob.shape, ()))
     return net
 
 

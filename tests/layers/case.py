@@ -120,7 +120,7 @@ class Case:
         """What to put into the bottoms."""
         rng = np.random.default_rng(seed)
         return [
-            _filled(self.fill_of(i), rng, shape, () if self.has_labels(i) else self.kinks)
+            filled(self.fill_of(i), rng, shape, () if self.has_labels(i) else self.kinks)
             for i, shape in enumerate(self.shapes)
         ]
 
@@ -140,7 +140,7 @@ FILLS: dict[str, Callable[[np.random.Generator, Shape], Array]] = {
 }
 
 
-def _filled(fill: Fill, rng: np.random.Generator, shape: Shape, kinks: Sequence[float]) -> Array:
+def filled(fill: Fill, rng: np.random.Generator, shape: Shape, kinks: Sequence[float]) -> Array:
     if callable(fill):
         return np.asarray(fill(rng, shape), float)
     if fill.startswith("labels"):  # "labels 5": classes 0 to 4
@@ -187,7 +187,7 @@ class Trial:
         rng = np.random.default_rng(99)
         for i, blob in enumerate(self.blobs):
             fill = case.weight_fill[i if len(case.weight_fill) > 1 else 0]
-            blob.data[...] = np.float32(_filled(fill, rng, blob.shape, ()))
+            blob.data[...] = np.float32(filled(fill, rng, blob.shape, ()))
 
     def _text(self) -> str:
         case = self.case

@@ -1,0 +1,33 @@
+"""A process that judges cases: numbers or texts in, one JSON line each out."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import logging
+import sys
+
+from .case import Case
+from .generate import generate
+from .oracle import judge
+
+
+def main() -> None:
+    faulthandler.enable()
+    logging.disable(logging.CRITICAL)
+    if "--guards" in sys.argv:
+        from . import guards
+
+        check = guards.judge
+    else:
+        check = judge
+    for line in sys.stdin:
+        asked = json.loads(line)
+        case = generate(asked) if isinstance(asked, int) else Case.parse(asked)
+        verdict = check(case)
+        answer = {"finding": verdict.finding, "refused": verdict.refused}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
