@@ -20,11 +20,64 @@ from .frozen import After, FoldedWeights, FrozenOp, OwnWeights, keeping_layout
 POINT = Window((1,), (1,), (0,), (1,))  # the window of a bottom without spatial axes
 
 
-@register_layer("Convolution", "DepthwiseConvolution", "ConvolutionDepthwise")
-class Convolution(Layer):
-    """top = bottom * weights + bias; several bottoms share the weights."""
+class SlidingWindow(Layer):
+    """Base of layers with the geometry of `convolution_param`; it computes nothing."""
 
     param_field = "convolution_param"
+    _window: Window
+
+    @property
+    def window(self) -> Window:
+        """Its geometry, a number for each spatial axis."""
+        return self._window
+
+    def _read_window(self, spatial: int) -> Window:
+        def read(field: str, default: int | None, least: int) -> tuple[int, ...]:
+            values = self._per_axis(field, default, spatial)
+            if min(values) < least:
+                self.fail(f"{field} must be at least {least}, got {list(values)}")
+            return values
+
+        return Window(
+            read("kernel_size", None, 1), read("stride", 1, 1), read("pad", 0, 0),
+            read("dilation", 1, 1),
+        )  # fmt: skip
+
+    def _per_axis(self, field: str, default: int | None, spatial: int) -> tuple[int, ...]:
+        """A repeated field, its _h/_w form, or the default; once for all axes or once per axis."""
+        param = self.param.convolution_param
+        stem = field.removesuffix("_size")
+        given = list(getattr(param, field))
+        if field != "dilation" and (param.HasField(f"{stem}_h") or param.HasField(f"{stem}_w")):
+            if given or spatial != 2:
+                self.fail(f"give either {field} or {stem}_h and {stem}_w (2-D only)")
+            return (getattr(param, f"{stem}_h"), getattr(param, f"{stem}_w"))
+        if not given:
+            if default is None:
+                self.fail(f"needs {field}")
+            given = [default]
+        if len(given) not in (1, spatial):
+            self.fail(f"{field} must be given once or {spatial} times, got {len(given)}")
+        return tuple(given if len(given) == spatial else given * spatial)
+
+    def output_size(self, size: int, axis: int) -> int:
+        win = self._window
+        extent = win.dilation[axis] * (win.kernel[axis] - 1) + 1
+        return (size + 2 * win.pad[axis] - extent) // win.stride[axis] + 1
+
+    def _check_fits(self, bottom: Blob, sizes: Sequence[int]) -> None:
+        """Refuse a kernel that is larger than the padded bottom."""
+        if min(sizes, default=1) < 1:
+            self.fail(
+                f"kernel {list(self._window.kernel)} does not fit into the padded bottom "
+                f"{list(bottom.shape)}"
+            )
+
+
+@register_layer("Convolution", "DepthwiseConvolution", "ConvolutionDepthwise")
+class Convolution(SlidingWindow):
+    """top = bottom * weights + bias; several bottoms share the weights."""
+
     storage: ClassVar[Storage] = Storage.ROUNDED
     family = "convolution"
     has_cudnn = True
@@ -79,11 +132,6 @@ class Convolution(Layer):
             self.add_param((self._outputs,), param.bias_filler)
 
     @property
-    def window(self) -> Window:
-        """Its geometry, a number for each spatial axis."""
-        return self._window
-
-    @property
     def channel_window(self) -> Window | None:
         alone = self._axis == 1 and self._groups == self._channels == self._outputs
         plain = alone and not self.transposed and len(self.blobs) == 1 and len(self.param.top) == 1
@@ -91,40 +139,6 @@ class Convolution(Layer):
 
     def _say(self, bottom: Sequence[Blob]) -> str:
         return f"{list(bottom[0].shape)}"
-
-    def _read_window(self, spatial: int) -> Window:
-        def read(field: str, default: int | None, least: int) -> tuple[int, ...]:
-            values = self._per_axis(field, default, spatial)
-            if min(values) < least:
-                self.fail(f"{field} must be at least {least}, got {list(values)}")
-            return values
-
-        return Window(
-            read("kernel_size", None, 1), read("stride", 1, 1), read("pad", 0, 0),
-            read("dilation", 1, 1),
-        )  # fmt: skip
-
-    def _per_axis(self, field: str, default: int | None, spatial: int) -> tuple[int, ...]:
-        """A repeated field, its _h/_w form, or the default; once for all axes or once per axis."""
-        param = self.param.convolution_param
-        stem = field.removesuffix("_size")
-        given = list(getattr(param, field))
-        if field != "dilation" and (param.HasField(f"{stem}_h") or param.HasField(f"{stem}_w")):
-            if given or spatial != 2:
-                self.fail(f"give either {field} or {stem}_h and {stem}_w (2-D only)")
-            return (getattr(param, f"{stem}_h"), getattr(param, f"{stem}_w"))
-        if not given:
-            if default is None:
-                self.fail(f"needs {field}")
-            given = [default]
-        if len(given) not in (1, spatial):
-            self.fail(f"{field} must be given once or {spatial} times, got {len(given)}")
-        return tuple(given if len(given) == spatial else given * spatial)
-
-    def output_size(self, size: int, axis: int) -> int:
-        win = self._window
-        extent = win.dilation[axis] * (win.kernel[axis] - 1) + 1
-        return (size + 2 * win.pad[axis] - extent) // win.stride[axis] + 1
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         at = self._axis
@@ -135,11 +149,7 @@ class Convolution(Layer):
             if x.shape[at] != self._channels:
                 self.fail(f"its weights expect {self._channels} channels, got {self._say([x])}")
             spatial = [self.output_size(s, i) for i, s in enumerate(x.shape[at + 1 :])]
-            if min(spatial, default=1) < 1:
-                self.fail(
-                    f"kernel {list(self._window.kernel)} does not fit into the padded bottom "
-                    f"{list(x.shape)}"
-                )
+            self._check_fits(x, spatial)
             y.reshape(*x.shape[:at], self._outputs, *spatial)
             folded = None if at == 1 and self._spatial else Folded(x, y, at)
             inner = (folded.x, folded.y) if folded else (x, y)

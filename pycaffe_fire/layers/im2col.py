@@ -9,32 +9,28 @@ from ..backend.blob import Blob
 from ..backend.numpy.shifts import shifts
 from ..schema.proto import LayerParameter
 from .base import register_layer
-from .convolution import Convolution
+from .checks import forbid_in_place
+from .convolution import SlidingWindow
+from .coordinates import CoordMap, sliding
 from .description import Storage, window_text
 
 
 @register_layer("Im2col")
-class Im2col(Convolution):
-    """Channel c * kernel cells + k of the top is kernel cell k of every window over channel c.
-
-    It takes a convolution's geometry and has no weights.
-    """
+class Im2col(SlidingWindow):
+    """Channel c * kernel cells + k of the top is kernel cell k of every window over channel c."""
 
     storage = Storage.FLOAT32
-    has_cudnn = False
-    family = "other"
-    bottoms = (1, 1)
-    tops = (1, 1)
-    fuses = ()
 
     @classmethod
     def describe(cls, param: LayerParameter) -> str:
         return window_text(param.convolution_param)
 
-    def multiply_adds(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> int:
-        return 0  # it only copies
+    @classmethod
+    def coordinates(cls, param: LayerParameter, bottom: int = 0) -> CoordMap:
+        return sliding(param.type, param.convolution_param).down()
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        forbid_in_place(self, bottom, top)
         self._axis = self.axis(bottom[0], self.param.convolution_param.axis)
         spatial = len(bottom[0].shape) - self._axis - 1
         if spatial < 1:
@@ -47,11 +43,7 @@ class Im2col(Convolution):
         shape, at = bottom[0].shape, self._axis
         into = shape[at + 1 :]
         out = tuple(self.output_size(size, i) for i, size in enumerate(into))
-        if min(out) < 1:
-            self.fail(
-                f"kernel {list(self._window.kernel)} does not fit into the padded bottom "
-                f"{list(shape)}"
-            )
+        self._check_fits(bottom[0], out)
         cells = prod(self._window.kernel)
         top[0].reshape(*shape[:at], shape[at] * cells, *out)
         self._shifts = shifts(into, out, self._window)

@@ -80,6 +80,10 @@ class Join:
             self._shown = True
             self._op.show()
 
+    def forget(self) -> None:
+        """Its layers are planned again: what the last pass computed is lost."""
+        self.runs = False
+
     def separate(self) -> None:
         """Let the layers be as if they had run one by one."""
         if not self.runs or self._op is None:
@@ -185,12 +189,17 @@ def _with_sum(net: Wiring, norm: int, add: int) -> Join | None:
     relu = net.layers[rest[0]].relu_slope if rest else None
     members, readers = [norm, *group, add, *rest], [total]
     after = members[-1] + 1
-    if after < len(net.layers) and isinstance(net.layers[after], Split):  # of nothing else
+    if after < len(net.layers) and _splits(net, after, total):
         members, readers = [*members, after], net.tops[after]
     if members != list(range(norm, members[-1] + 1)) or not all(_plain(net, i) for i in members):
         return None
     wanted = (net.propagate_down[norm][0], net.propagate_down[add][added])
     return Join(net, members, Sum(scale, net.bottoms[add][added], relu, total, readers, wanted))
+
+
+def _splits(net: Wiring, index: int, blob: Blob) -> bool:
+    """True if a layer is a Split of this blob."""
+    return isinstance(net.layers[index], Split) and net.bottoms[index] == [blob]
 
 
 def _added(net: Wiring, add: int, y: Blob) -> int | None:

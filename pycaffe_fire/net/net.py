@@ -115,6 +115,9 @@ class Net(Wiring):
             self._seed_losses(index)
 
     def _plan(self, index: int) -> None:
+        join = self.joins.of(index)
+        if join is not None:
+            join.forget()
         self.layers[index].plan(self.bottoms[index], self.tops[index])
         self._seed_losses(index)  # a new shape has a new gradient
 

@@ -90,6 +90,7 @@ class _Thinner:
             self._steps[changed] = other
         if copy is not None:
             self._copies[number] = copy
+            self._whole.add(copy.bottom[0].value)  # the copy reads pixels that others may skip
 
     def _readers(self, tensor: Tensor) -> list[int]:
         return [

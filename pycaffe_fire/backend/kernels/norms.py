@@ -15,8 +15,8 @@ import numpy as np
 from ..compiled import inlined, part
 from ..instructions import at, max
 
-MEAN, VARIANCE, SCALE, SHIFT, FACTOR, ALONG, LEVEL, SUM, PRODUCT = range(9)
-KINDS = 9  # of tables
+MEAN, VARIANCE, SCALE, SHIFT, FACTOR, ALONG, LEVEL, BACK, SUM, PRODUCT = range(10)
+KINDS = 10  # of tables
 EPS, OWN, SLOPE = range(3)
 TABLES = "f4[:,:,::1], f8[:,::1], f4[:,::1]"  # the types of tables, rules and room
 SAMPLED = 16  # pixels whose mean is near that of all
@@ -52,8 +52,8 @@ def with_gradient(at: Any, x: Any, g: Any, mean: Any, sums: Any) -> Any:
 
 def before_norm(at: Any, x: Any, g: Any, tables: Any) -> Any:
     """The gradient of x where that of a normal x is g."""
-    mean, factor, _, along, level = tables
-    return at.plus(at.times(g, factor), at.plus(at.times(at.minus(x, mean), along), level))
+    mean, _, _, along, level, back = tables
+    return at.plus(at.times(g, back), at.plus(at.times(at.minus(x, mean), along), level))
 
 
 # What is done with channels.
@@ -73,10 +73,22 @@ def known(tables: Any, norm: int, row: int) -> Any:
 
 @inlined
 def learnt(tables: Any, norm: int, row: int) -> Any:
-    """What gradients need besides: along and level."""
+    """What gradients need besides: along, level and the factor of gradients.
+
+    That is FACTOR unless the caller has changed the scale since the forward pass.
+    """
     channels = tables.shape[2]
     place = norm * KINDS * channels + row
-    return at(tables, place + ALONG * channels), at(tables, place + LEVEL * channels)
+    return (
+        at(tables, place + ALONG * channels),
+        at(tables, place + LEVEL * channels),
+        at(tables, place + BACK * channels),
+    )
+
+
+@inlined
+def _factor(scale: Any, spread: Any) -> Any:
+    return scale / np.sqrt(spread) if scale != 0 else np.float32(0)
 
 
 @part
@@ -99,9 +111,9 @@ def know(x: Any, norm: int, block: int, tables: Any, rules: Any, room: Any) -> N
                 spread += max(room[1, place] - pixels * mean * mean, 0.0)
                 spread += pixels * off * off
             tables[norm, MEAN, c], tables[norm, VARIANCE, c] = centre, spread / (num * pixels)
-        scale = tables[norm, SCALE, c]
-        deviation = np.sqrt(tables[norm, VARIANCE, c] + rules[norm, EPS])
-        tables[norm, FACTOR, c] = scale / deviation if scale != 0 else np.float32(0)
+        tables[norm, FACTOR, c] = _factor(
+            tables[norm, SCALE, c], tables[norm, VARIANCE, c] + rules[norm, EPS]
+        )
 
 
 @part
@@ -116,8 +128,9 @@ def learn(x: Any, norm: int, block: int, tables: Any, rules: Any, room: Any) -> 
             total += room[0, n * channels + c]
             product += room[1, n * channels + c]
         tables[norm, SUM, c], tables[norm, PRODUCT, c] = total, product
-        factor = tables[norm, FACTOR, c]
-        moves = rules[norm, OWN] != 0 and factor != 0
         spread = tables[norm, VARIANCE, c] + rules[norm, EPS]
+        tables[norm, BACK, c] = _factor(tables[norm, SCALE, c], spread)
+        factor = tables[norm, BACK, c]
+        moves = rules[norm, OWN] != 0 and factor != 0
         tables[norm, LEVEL, c] = -factor * total / count if moves else np.float32(0)
         tables[norm, ALONG, c] = -factor * product / count / spread if moves else np.float32(0)

@@ -229,6 +229,7 @@ class NormInCache(BatchNorm):
     def backward(self, data: bool, scale: bool, shift: bool) -> None:
         dy = read(self.y.gradient)
         dx = written(self.x.gradient) if data else NOTHING
+        self._norms.take_scales()
         use_threads(self.backend.threads)
         kernels.backward(seen(self._source), dy, dx, *self._norms.arrays, self._blocks)
         self._norms.learn([(scale, shift)])

@@ -31,15 +31,16 @@ class Concat(JoinPlan):
 
     def __init__(self, backend: OneDNNBackend, xs: Sequence[Blob], y: Blob, axis: int) -> None:
         self.backend, self.xs, self.y, self.axis = backend, list(xs), y, axis
-        library = backend.library
-        layouts = [x.value.layout for x in xs]
-        sources = handles([d.handle for d in layouts if isinstance(d, Descriptor)])
-        backend.use_threads()
-        made = library.new(
-            "concat_primitive_desc_create", library.engine, None, len(layouts), axis, sources, None
-        )
-        plain = Descriptor.contiguous(library, y.shape)
-        y.lay_out(Descriptor.chosen(y.shape, made, "dst", plain))
+        plain = Descriptor.contiguous(backend.library, y.shape)
+        made = self._primitive(None)
+        layout = Descriptor.chosen(y.shape, made, "dst", plain)
+        if not layout.is_plain and layout.grid is None:
+            # For sources that are stored differently the library may move channels before samples,
+            # a layout for which some of its primitives compute wrong sums.
+            layout = plain
+            backend.library.destroy("primitive_desc", made)
+            made = self._primitive(plain)
+        y.lay_out(layout)
         arguments: dict[str | int, Argument] = {
             MULTIPLE_SOURCE + i: x.value for i, x in enumerate(xs)
         }
@@ -50,6 +51,16 @@ class Concat(JoinPlan):
         self._suits_kernel = self._in_whole_vectors([blob.value for blob in (*xs, y)])
         if self._suits_kernel:
             backend.expect([kernels.put], [kernels.take])
+
+    def _primitive(self, target: Descriptor | None) -> int:
+        """A primitive descriptor that writes `target`, or a layout that the library chooses."""
+        library, layouts = self.backend.library, [x.value.layout for x in self.xs]
+        sources = handles([d.handle for d in layouts if isinstance(d, Descriptor)])
+        self.backend.use_threads()
+        return library.new(
+            "concat_primitive_desc_create", library.engine, target and target.handle,
+            len(layouts), self.axis, sources, None,
+        )  # fmt: skip
 
     @property
     def rectified(self) -> Rectified:
@@ -125,8 +136,8 @@ class Concat(JoinPlan):
 
 
 def _whole_blocks(layout: Layout) -> tuple[int, int] | None:
-    """Pixels and channels of a block; None where the last block has other numbers in it, too."""
-    grid = layout.grid
+    """Pixels and channels of a block; None without channels or where the last block is padded."""
+    grid = layout.grid if len(layout.shape) > 1 else None
     if grid is None or grid[1] * grid[3] != layout.shape[1]:
         return None
     return grid[2:]

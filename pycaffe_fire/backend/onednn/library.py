@@ -17,6 +17,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from ...errors import BackendError
+from ..openmp import LIBGOMP, bounded_spin
 
 log = logging.getLogger("pycaffe_fire")
 
@@ -148,7 +149,9 @@ class Library:
     """A loaded libdnnl with its CPU engine; `version` is (major, minor, patch)."""
 
     def __init__(self) -> None:
-        self._lib, self.path = self._load()
+        with bounded_spin():
+            self._lib, self.path = self._load()
+            self._omp = self._openmp()
         for name, arguments in _SIGNATURES.items():
             function = getattr(self._lib, f"dnnl_{name}")
             function.argtypes, function.restype = arguments, _int
@@ -165,7 +168,6 @@ class Library:
         # Layouts in use, by shape: layers of a net have few shapes.
         self.plain: WeakValueDictionary[tuple[int, ...], Any] = WeakValueDictionary()
         self.references: list[str] = []  # ops that run on reference kernels, as they were planned
-        self._omp = self._openmp()
         self.engine = self.new("engine_create", 1, 0)
         self.stream = self.new("stream_create", self.engine, 1)
 
@@ -194,7 +196,7 @@ class Library:
     def _openmp(self) -> Any:
         """libgomp, whose per-thread setting decides how many threads a new primitive uses."""
         try:
-            return C.CDLL("libgomp.so.1")
+            return C.CDLL(LIBGOMP)
         except OSError:
             return None
 

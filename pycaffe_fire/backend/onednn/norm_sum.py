@@ -84,6 +84,7 @@ class NormSum(NormSumPlan):
         parts = self._parts if self._extra is None else [self.total.gradient]
         one, *others = (read(part) for part in parts)
         dx = written(self.x.gradient) if data else NOTHING
+        self._norms.take_scales()
         use_threads(self.backend.threads)
         kernels.sum_backward(
             seen(self._source), read(self.total.value), one, others[0] if others else NOTHING,

@@ -84,6 +84,7 @@ class NormWindow(NormWindowPlan):
     def backward(self, learns: Sequence[Sequence[bool]], weights: bool, keep: bool) -> None:
         gradient = self.z.gradient
         dy = read(gradient)
+        self._norms.take_scales()
         use_threads(self.backend.threads)
         kernels.backward(
             seen(self._source), self._weights(), seen(self._inner), dy, written(self.x.gradient),

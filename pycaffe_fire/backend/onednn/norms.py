@@ -70,6 +70,11 @@ class Norms:
         for norm in self._norms:
             norm.take()
 
+    def take_scales(self) -> None:
+        """Use the scales as they are now: the caller may have changed them since forward."""
+        for norm in self._norms:
+            norm.take_scale()
+
     def give(self, running: Sequence[RunningMoments | None]) -> None:
         for norm, sums in zip(self._norms, running, strict=True):
             norm.give(sums)
@@ -97,12 +102,15 @@ class OneNorm:
     def take(self) -> None:
         """What forward needs to know."""
         norm, tables = self._norm, self._tables
-        if norm.scale is not None:
-            tables[SCALE] = norm.scale.data.reshape(-1)
+        self.take_scale()
         if norm.shift is not None:
             tables[SHIFT] = norm.shift.data.reshape(-1)
         if norm.global_stats:
             tables[MEAN], tables[VARIANCE] = self.mean.array, self.variance.array
+
+    def take_scale(self) -> None:
+        if self._norm.scale is not None:
+            self._tables[SCALE] = self._norm.scale.data.reshape(-1)
 
     def give(self, running: RunningMoments | None) -> None:
         """What forward has found out."""

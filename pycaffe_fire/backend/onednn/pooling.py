@@ -130,10 +130,10 @@ class Pooling(PoolingPlan):
 
     def _find_winners(self) -> Array | None:
         """The workspace as an array of kernel cells, where it is one and our kernel can use it."""
-        grids = self.x.value.layout.grid, self.y.value.layout.grid
-        if self._workspace is None or not available() or None in grids or len(self.x.shape) != 4:
-            return None
         y = self.y.value.layout
+        alike = _planes_of(self.x.value.layout) == _planes_of(y) is not None
+        if self._workspace is None or not available() or not alike or len(self.x.shape) != 4:
+            return None
         self._workspace.allocate()
         assert self._workspace.buffer is not None
         cells = self._workspace.buffer.view(np.uint8)
@@ -220,6 +220,15 @@ class Pooling(PoolingPlan):
         program.add(made, {"diff_dst": dy, "diff_src": dx, "workspace": self._workspace})
         program.finish(staged)
         return program
+
+
+def _planes_of(layout: Layout) -> tuple[int, int, int] | None:
+    """Samples, blocks of channels and channels of a block; None for other layouts.
+
+    A single pixel may be stored as plain channels where larger images are stored in blocks.
+    """
+    grid = layout.grid
+    return grid and (grid[0], grid[1], grid[3])
 
 
 def _as_planes(flat: Array, layout: Layout, blob: Blob) -> Array:

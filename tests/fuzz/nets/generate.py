@@ -386,7 +386,7 @@ class Blocks(Builder):
             return None
         n, c, h, w = self.shapes[x]
         if self.chance(0.5):
-            params = "interp_param { height: %d width: %d }" % (h + 2, w + 1)
+            params = f"interp_param {{ height: {h + 2} width: {w + 1} }}"
             return self.add("Interp", [x], params, (n, c, h + 2, w + 1))
         if min(h, w) < 2:
             return None
