@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import pycaffe_fire as caffe
+from pycaffe_fire.backend.cpu import library
 from pycaffe_fire.errors import BackendError
 from pycaffe_fire.pycaffe import settings
 from tests import random_numbers
@@ -112,3 +113,12 @@ def fast(request: pytest.FixtureRequest) -> Any:
     if request.param == "cuda":
         return request.getfixturevalue("cuda")
     return blas(threads=2) if request.param == "blas" else onednn(threads=2)
+
+
+@pytest.fixture(params=library.supported() if library.available() else ["none"])
+def isa(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Every instruction set that this machine executes; the test's kernels run on it."""
+    if not library.available():
+        pytest.skip("the CPU kernels are not compiled")
+    with library.using(request.param):
+        yield request.param

@@ -1,0 +1,266 @@
+/* Update rules over flat buffers: scale, decay, advance the history and write the weights at once.
+ *
+ * A flat buffer holds all parameters of a net. It is cut into blocks that never cross two
+ * parameters, so that each block has one rate and one decay. Every element is computed alone, so
+ * bits do not depend on the number of threads. In the formulas below, g is the gradient after
+ * scaling and weight decay:
+ *
+ *     g = scale gradient + l2 w + l1 sign(w)
+ */
+#include "fire.h"
+
+/* The first fields of every rule. */
+struct flat {
+    int64_t threads;
+    float *w;
+    const float *g;
+    const int64_t *starts, *stops;   /* of blocks, in elements */
+    const float *rates, *l2, *l1;    /* of blocks */
+    int64_t blocks;
+};
+
+struct block {
+    float *restrict w;
+    const float *restrict g;
+    int64_t start, size;
+    float rate, l2, l1;
+};
+
+INLINE struct block block_of(const struct flat *a, int64_t i) {
+    int64_t start = a->starts[i];
+    return (struct block){
+        a->w + start, a->g + start, start, a->stops[i] - start, a->rates[i], a->l2[i], a->l1[i]};
+}
+
+INLINE float decayed(float g, float w, float l2, float l1) {
+    return g + l2 * w + l1 * ((float)(w > 0) - (float)(w < 0));
+}
+
+/* h = momentum h + rate g;  w -= h */
+struct sgd {
+    struct flat flat;
+    float *h;
+    float scale, momentum;
+};
+
+static void sgd_block(int64_t task, const void *args) {
+    const struct sgd *a = args;
+    const struct block b = block_of(&a->flat, task);
+    float *restrict h = a->h + b.start;
+    for (int64_t i = 0; i < b.size; i++) {
+        float v = a->momentum * h[i] + b.rate * decayed(a->scale * b.g[i], b.w[i], b.l2, b.l1);
+        h[i] = v;
+        b.w[i] -= v;
+    }
+}
+
+KERNEL(sgd) { run_tasks(a->flat.blocks, sgd_block, a, a->flat.threads); }
+
+/* v = momentum h + rate g;  w -= (1 + momentum) v - momentum h;  h = v */
+struct nesterov {
+    struct flat flat;
+    float *h;
+    float scale, momentum;
+};
+
+static void nesterov_block(int64_t task, const void *args) {
+    const struct nesterov *a = args;
+    const struct block b = block_of(&a->flat, task);
+    float *restrict h = a->h + b.start;
+    for (int64_t i = 0; i < b.size; i++) {
+        float old = h[i];
+        float v = a->momentum * old + b.rate * decayed(a->scale * b.g[i], b.w[i], b.l2, b.l1);
+        h[i] = v;
+        b.w[i] -= (1 + a->momentum) * v - a->momentum * old;
+    }
+}
+
+KERNEL(nesterov) { run_tasks(a->flat.blocks, nesterov_block, a, a->flat.threads); }
+
+/* h += g^2;  w -= rate g / (sqrt(h) + delta) */
+struct adagrad {
+    struct flat flat;
+    float *h;
+    float scale, delta;
+};
+
+static void adagrad_block(int64_t task, const void *args) {
+    const struct adagrad *a = args;
+    const struct block b = block_of(&a->flat, task);
+    float *restrict h = a->h + b.start;
+    for (int64_t i = 0; i < b.size; i++) {
+        float g = decayed(a->scale * b.g[i], b.w[i], b.l2, b.l1);
+        h[i] += g * g;
+        b.w[i] -= b.rate * g / (sqrtf(h[i]) + a->delta);
+    }
+}
+
+KERNEL(adagrad) { run_tasks(a->flat.blocks, adagrad_block, a, a->flat.threads); }
+
+/* h = decay h + (1 - decay) g^2;  w -= rate g / (sqrt(h) + delta) */
+struct rmsprop {
+    struct flat flat;
+    float *h;
+    float scale, delta, decay;
+};
+
+static void rmsprop_block(int64_t task, const void *args) {
+    const struct rmsprop *a = args;
+    const struct block b = block_of(&a->flat, task);
+    float *restrict h = a->h + b.start;
+    for (int64_t i = 0; i < b.size; i++) {
+        float g = decayed(a->scale * b.g[i], b.w[i], b.l2, b.l1);
+        h[i] = a->decay * h[i] + (1 - a->decay) * g * g;
+        b.w[i] -= b.rate * g / (sqrtf(h[i]) + a->delta);
+    }
+}
+
+KERNEL(rmsprop) { run_tasks(a->flat.blocks, rmsprop_block, a, a->flat.threads); }
+
+/* h = momentum h + (1 - momentum) g^2;  v = g sqrt((u + delta) / (h + delta));
+ * u = momentum u + (1 - momentum) v^2;  w -= rate v */
+struct adadelta {
+    struct flat flat;
+    float *h, *u;
+    float scale, delta, momentum;
+};
+
+static void adadelta_block(int64_t task, const void *args) {
+    const struct adadelta *a = args;
+    const struct block b = block_of(&a->flat, task);
+    float *restrict h = a->h + b.start, *restrict u = a->u + b.start;
+    for (int64_t i = 0; i < b.size; i++) {
+        float g = decayed(a->scale * b.g[i], b.w[i], b.l2, b.l1);
+        h[i] = a->momentum * h[i] + (1 - a->momentum) * g * g;
+        float v = g * sqrtf((u[i] + a->delta) / (h[i] + a->delta));
+        u[i] = a->momentum * u[i] + (1 - a->momentum) * v * v;
+        b.w[i] -= b.rate * v;
+    }
+}
+
+KERNEL(adadelta) { run_tasks(a->flat.blocks, adadelta_block, a, a->flat.threads); }
+
+/* m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
+ * w -= rate correction m / (sqrt(v) + delta) */
+struct adam {
+    struct flat flat;
+    float *m, *v;
+    float scale, beta1, beta2, correction, delta;
+};
+
+static void adam_block(int64_t task, const void *args) {
+    const struct adam *a = args;
+    const struct block b = block_of(&a->flat, task);
+    const float rate = b.rate * a->correction;
+    float *restrict m = a->m + b.start, *restrict v = a->v + b.start;
+    for (int64_t i = 0; i < b.size; i++) {
+        float g = decayed(a->scale * b.g[i], b.w[i], b.l2, b.l1);
+        m[i] = a->beta1 * m[i] + (1 - a->beta1) * g;
+        v[i] = a->beta2 * v[i] + (1 - a->beta2) * g * g;
+        b.w[i] -= rate * m[i] / (sqrtf(v[i]) + a->delta);
+    }
+}
+
+KERNEL(adam) { run_tasks(a->flat.blocks, adam_block, a, a->flat.threads); }
+
+/* Adam with m and v of the gradient before decay;
+ * w -= rate (correction m / (sqrt(v) + delta) + l2 w + l1 sign(w)) */
+struct adamw {
+    struct flat flat;
+    float *m, *v;
+    float scale, beta1, beta2, correction, delta;
+};
+
+static void adamw_block(int64_t task, const void *args) {
+    const struct adamw *a = args;
+    const struct block b = block_of(&a->flat, task);
+    float *restrict m = a->m + b.start, *restrict v = a->v + b.start;
+    for (int64_t i = 0; i < b.size; i++) {
+        float g = a->scale * b.g[i];
+        m[i] = a->beta1 * m[i] + (1 - a->beta1) * g;
+        v[i] = a->beta2 * v[i] + (1 - a->beta2) * g * g;
+        float step = a->correction * m[i] / (sqrtf(v[i]) + a->delta);
+        b.w[i] -= b.rate * decayed(step, b.w[i], b.l2, b.l1);
+    }
+}
+
+KERNEL(adamw) { run_tasks(a->flat.blocks, adamw_block, a, a->flat.threads); }
+
+/* Sums and checks of flat buffers ------------------------------------------------------------- */
+
+/* sums[k] = sum of x[i] y[i] over block k, in double precision. Products of floats are exact, and
+ * each of the LANES partial sums has its own place, so bits are the same on every machine. */
+enum { LANES = 16 };
+
+struct block_dots {
+    int64_t threads;
+    const float *x, *y;
+    const int64_t *starts, *stops;
+    double *sums;
+    int64_t blocks;
+};
+
+static void dot_of_block(int64_t task, const void *args) {
+    const struct block_dots *a = args;
+    int64_t start = a->starts[task], size = a->stops[task] - start, i = 0;
+    const float *x = a->x + start, *y = a->y + start;
+    double lanes[LANES] = {0}, sum = 0;
+    for (; i + LANES <= size; i += LANES)
+        for (int k = 0; k < LANES; k++) lanes[k] += (double)x[i + k] * (double)y[i + k];
+    for (int k = 0; i < size; i++, k++) lanes[k] += (double)x[i] * (double)y[i];
+    for (int k = 0; k < LANES; k++) sum += lanes[k];
+    a->sums[task] = sum;
+}
+
+KERNEL(block_dots) { run_tasks(a->blocks, dot_of_block, a, a->threads); }
+
+/* total[i] += part[i] */
+enum { PIECE = 16384 }; /* elements of a task */
+
+struct add_into {
+    int64_t threads;
+    float *total;
+    const float *part;
+    int64_t count;
+};
+
+static void add_piece(int64_t task, const void *args) {
+    const struct add_into *a = args;
+    int64_t start = task * PIECE, size = least(PIECE, a->count - start);
+    float *restrict total = a->total + start;
+    const float *part = a->part + start;
+    for (int64_t i = 0; i < size; i++) total[i] += part[i];
+}
+
+KERNEL(add_into) { run_tasks((a->count + PIECE - 1) / PIECE, add_piece, a, a->threads); }
+
+/* largest[k] = the bits, without sign, of the element of part k that is furthest from 0. Those of
+ * infinity and NaN are larger than all others. */
+struct largest_bits {
+    int64_t threads;
+    const float *values;
+    int32_t *largest;
+    int64_t count, parts;
+};
+
+static void largest_of_part(int64_t task, const void *args) {
+    const struct largest_bits *a = args;
+    int64_t start = a->count * task / a->parts, size = a->count * (task + 1) / a->parts - start;
+    const ivec *bits;
+    ivec found = {0};
+    int64_t i = 0;
+    for (; i + VECTOR <= size; i += VECTOR) {
+        bits = (const ivec *)(a->values + start + i);
+        found = larger(found, *bits & 0x7FFFFFFF);
+    }
+    int32_t most_found = 0, rest;
+    for (; i < size; i++) {
+        memcpy(&rest, a->values + start + i, sizeof rest);
+        rest &= 0x7FFFFFFF;
+        most_found = rest > most_found ? rest : most_found;
+    }
+    for (int k = 0; k < VECTOR; k++) most_found = found[k] > most_found ? found[k] : most_found;
+    a->largest[task] = most_found;
+}
+
+KERNEL(largest_bits) { run_tasks(a->parts, largest_of_part, a, a->threads); }
