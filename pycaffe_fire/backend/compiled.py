@@ -24,6 +24,7 @@ from .kernel_cache import fingerprint, held, keep_kernels_in_cache_folder
 from .kernel_workers import workers
 from .lean_compiler import OPTIONS as LEAN
 from .lean_compiler import lean
+from .openmp import bounded_spin
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,7 +45,8 @@ def numba() -> Any:
         importlib.import_module("numba.extending")
     except ImportError:  # a Python newer than numba supports: slower, same results
         return None
-    found.config.THREADING_LAYER = _threading_layer()
+    with bounded_spin():  # the threading layer may be the first to load libgomp
+        found.config.THREADING_LAYER = _threading_layer()
     keep_kernels_in_cache_folder(found)
     _listen(found)
     importlib.import_module("numba.np.ufunc.parallel")._launch_threads()
