@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from ..errors import BackendError
+from .sizes import memory_shortage
+
 if TYPE_CHECKING:
     from .base import Backend
 
@@ -306,6 +309,10 @@ class Tensor:
 
 def aligned(elements: int, dtype: np.dtype[Any], alignment: int = 64) -> np.ndarray[Any, Any]:
     """An uninitialised flat array whose data starts on a cache line."""
+    if shortage := memory_shortage(elements * dtype.itemsize):
+        raise BackendError(
+            f"an array of {elements:,} elements {shortage}; use a smaller batch or input"
+        )
     extra = alignment // dtype.itemsize
     raw = np.empty(elements + extra, dtype)
     start = (-raw.ctypes.data % alignment) // dtype.itemsize

@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 from ..backend.blob import Blob
 from ..backend.compiled import use_threads
 from ..backend.random import normal, uniform
+from ..backend.sizes import memory_shortage
 from ..registry import Registry
 
 Floats = NDArray[np.float32]
 Filler = Callable[[tuple[int, ...], Any, int], Floats]
+
+BYTES = 12  # per element: the blob, its new values, and the random bits that they are made of
 
 FILLERS: Registry[Filler] = Registry("filler type", ValueError)
 
@@ -32,6 +35,10 @@ def fill(blob: Blob, param: Any, key: int) -> None:
     if param.type == "constant" and param.value == 0:
         blob.value.clear()  # zeros that take no memory until they are used
         return
+    if not blob.count:
+        return
+    if shortage := memory_shortage(BYTES * blob.count):
+        raise ValueError(f"filling {blob.dims()} elements {shortage}")
     use_threads(blob.backend.threads)
     blob.data[...] = blob.backend.xp.asarray(filler(blob.shape, param, key).reshape(blob.shape))
 
@@ -118,8 +125,8 @@ def msra(shape: tuple[int, ...], param: Any, key: int) -> Floats:
 @FILLERS.register("positive_unitball")
 def positive_unitball(shape: tuple[int, ...], param: Any, key: int) -> Floats:
     """Uniform in [0, 1), each output's inputs scaled to sum to 1."""
-    values = uniform(key, 0, 0, prod(shape)).reshape(shape[0], -1)
-    normed: Floats = values / values.sum(axis=1, keepdims=True)
+    values = uniform(key, 0, 0, prod(shape)).reshape(*shape[:1], -1)
+    normed: Floats = values / values.sum(axis=-1, keepdims=True)
     return normed
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..backend.blob import Blob
 from .base import Layer, register_layer
-from .checks import forbid_in_place, need_axes
+from .checks import forbid_in_place, need_axes, need_memory
 from .description import Storage
 
 
@@ -48,6 +48,9 @@ class Interp(Layer):
         if min(out) < 1:
             self.fail(f"height and width must be at least 1, got {out}")
         top[0].reshape(*shape[:2], *out)
+        # A matrix and four vectors of 8-byte numbers along each axis.
+        size = 8 * sum(b * (a + 4) for a, b in zip(into, out, strict=True))
+        need_memory(self, size, f"resizing {into[0]} x {into[1]} to {out[0]} x {out[1]} pixels")
         self._inside = (..., *(slice(-param.pad_beg, size - param.pad_beg) for size in into))
         self._rows, self._columns = (
             self.xp.asarray(_weights(a, b).astype(self.backend.dtype))

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from ..backend.blob import Blob
 from ..backend.tensor import on_host
 from .base import register_layer
-from .checks import forbid_in_place, need_axes
+from .checks import forbid_in_place, need_axes, need_memory
 from .regions import RegionLayer, check_regions, read_regions
+
+BYTES_PER_POINT = 64  # eight arrays of float64 or int64 in `shares`
 
 
 def shares(low: float, high: float, bins: int, samples: int, size: int) -> NDArray[np.float64]:
@@ -23,17 +25,20 @@ def shares(low: float, high: float, bins: int, samples: int, size: int) -> NDArr
     """
     side = max(high - low, 1.0) / bins
     count = samples if samples > 0 else max(1, int(np.ceil(side)))
-    points = low + (np.arange(bins * count) + 0.5) * side / count
+    # Regions may be much larger than the map: only points on it take memory.
+    first, last = (int((edge - low) / side * count - 0.5) for edge in (-1.0, size))
+    first, last = max(0, first - 1), min(bins * count, last + 2)
+    numbers = float(first) + np.arange(max(0, last - first))
+    points = low + (numbers + 0.5) * side / count
     inside = (points >= -1) & (points <= size)
     points = np.clip(points, 0, size - 1)
     before = np.minimum(points.astype(int), size - 1)
     after, part = np.minimum(before + 1, size - 1), points - before
-    weights = np.zeros((bins * count, size))
-    rows = np.arange(bins * count)
-    np.add.at(weights, (rows, before), inside * (1 - part))
-    np.add.at(weights, (rows, after), inside * part)
-    means: NDArray[np.float64] = weights.reshape(bins, count, size).mean(axis=1)
-    return means
+    sums = np.zeros((bins, size))
+    rows = np.minimum(numbers // count, bins - 1).astype(int)
+    np.add.at(sums, (rows, before), inside * (1 - part))
+    np.add.at(sums, (rows, after), inside * part)
+    return sums / count
 
 
 @register_layer("ROIAlign")
@@ -55,6 +60,8 @@ class ROIAlign(RegionLayer):
             self.fail(f"spatial_scale must be positive, got {param.spatial_scale:g}")
         if param.roi_end_mode not in (0, 1):
             self.fail(f"roi_end_mode must be 0 or 1, got {param.roi_end_mode}")
+        points = max(self._size) * max(0, param.sampling_ratio)
+        need_memory(self, BYTES_PER_POINT * points, f"sampling_ratio {param.sampling_ratio}")
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         need_axes(self, bottom[0], 4, "num, channels, height, width")
