@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from ..backend.blob import Blob
 from .base import Layer, register_layer
 from .checks import forbid_in_place, need_axes
 from .description import Storage
+from .indices import number_text, truncated
 from .scatter import add_rows
 
 
@@ -31,13 +30,13 @@ class BatchReindex(Layer):
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         num = bottom[0].shape[0]
-        places = self._places = bottom[1].data.astype(np.int64)
+        places = self._places = truncated(self.xp, bottom[1].data)
         wrong = (places < 0) | (places >= num)
         if wrong.any():
             at = int(self.xp.nonzero(wrong)[0][0])
             self.fail(
-                f'index {int(places[at])} at place {at} of "{bottom[1].name}" is not a sample of '
-                f'"{bottom[0].name}": there are {num}'
+                f'index {number_text(bottom[1].data[at])} at place {at} of "{bottom[1].name}" is '
+                f'not a sample of "{bottom[0].name}": there are {num}'
             )
         top[0].data[...] = bottom[0].data[places]
 

@@ -19,11 +19,12 @@ UNMATCHED, IGNORED = -1, -2
 def read_priors(layer: Layer, blob: Blob, code: int) -> tuple[Any, Any]:
     """(boxes, variances), each priors x 4, of PriorBox's top; refuses what `code` divides by."""
     boxes, variances = blob.data.reshape(2, -1, 4)
-    if code != CORNER and not (boxes[:, 2:] > boxes[:, :2]).all():
-        bad = int(layer.xp.nonzero((boxes[:, 2:] <= boxes[:, :2]).any(axis=1))[0][0])
+    whole = (boxes[:, 2:] > boxes[:, :2]).all(axis=1)  # False for NaN
+    if code != CORNER and not whole.all():
+        bad = int(layer.xp.nonzero(~whole)[0][0])
         layer.fail(
-            f'prior {bad} in "{blob.name}" is empty: {boxes[bad].tolist()}; its code_type divides '
-            f"by the size of priors"
+            f'prior {bad} in "{blob.name}" is empty or not a number: {boxes[bad].tolist()}; its '
+            f"code_type divides by the size of priors"
         )
     return boxes, variances
 

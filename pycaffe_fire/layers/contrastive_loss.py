@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-
-import numpy as np
+from typing import Any
 
 from ..backend.blob import Blob
 from .base import Loss, register_layer
 from .checks import need_same_shape
+from .indices import NOT_AN_INDEX, number_text, truncated
 
 NEAR_ZERO = 1e-4  # keeps the gradient finite where two samples coincide
 
@@ -40,7 +40,7 @@ class ContrastiveLoss(Loss):
         x = bottom[0].data.reshape(num, bottom[0].shape[1])
         gap = self._gap = x - bottom[1].data.reshape(x.shape)
         squared = (gap * gap).sum(axis=1)
-        similar = bottom[2].data.reshape(num).astype(np.int64) != 0
+        similar = self._similar(bottom[2])
         if param.legacy_version:
             room = param.margin - squared
             apart = xp.maximum(room, 0)
@@ -52,6 +52,19 @@ class ContrastiveLoss(Loss):
             pull = xp.where(room > 0, -room / (distance + NEAR_ZERO), 0)
         self._pull = xp.where(similar, 1, pull).astype(gap.dtype)
         top[0].data[...] = xp.where(similar, squared, apart).sum() / (2 * max(1, num))
+
+    def _similar(self, blob: Blob) -> Any:
+        """True for pairs of a kind, whose label is not 0."""
+        given = blob.data.reshape(-1)
+        labels = truncated(self.xp, given)
+        wrong = labels == NOT_AN_INDEX
+        if wrong.any():
+            at = int(self.xp.nonzero(wrong)[0][0])
+            self.fail(
+                f'label {number_text(given[at])} of pair {at} in blob "{blob.name}" makes no '
+                f"sense: expected is 1 (pairs of a kind) or 0 (others)"
+            )
+        return labels != 0
 
     def backward(
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]

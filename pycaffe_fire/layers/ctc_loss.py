@@ -15,6 +15,7 @@ from ..backend.blob import Blob
 from ..backend.tensor import on_host
 from .alignments import Sequences, align
 from .base import Layer, Loss, register_layer
+from .indices import number_text, truncated
 
 
 def check_scores(layer: Layer, scores: Blob) -> tuple[int, int, int]:
@@ -171,22 +172,25 @@ class CTCLoss(Alignment):
             ended = given < 0
             counts = np.where(ended.any(axis=1), ended.argmax(axis=1), given.shape[1])
         else:
-            lengths, counts = (self._lengths(blob) for blob in bottom[1:3])
-            self._check_lengths(lengths, times, bottom[1])
-            self._check_lengths(counts, given.shape[1], bottom[2])
+            lengths = self._lengths(bottom[1], times)
+            counts = self._lengths(bottom[2], given.shape[1])
         labels = np.full(given.shape, self._blank)
         for sample, count in enumerate(counts):
             row = self.whole(given[sample, :count], classes, sample, bottom[-1])
             labels[sample, :count] = row
         return self._collapsed(Sequences(labels, counts, lengths))
 
-    @staticmethod
-    def _lengths(blob: Blob) -> NDArray[np.int64]:
-        return on_host(blob.data).reshape(-1).astype(np.int64)
-
-    def _check_lengths(self, lengths: NDArray[np.int64], most: int, blob: Blob) -> None:
-        if ((lengths < 0) | (lengths > most)).any():
-            self.fail(f'"{blob.name}" must hold lengths from 0 to {most}, got {lengths.tolist()}')
+    def _lengths(self, blob: Blob, most: int) -> NDArray[np.int64]:
+        given = on_host(blob.data).reshape(-1)
+        lengths: NDArray[np.int64] = truncated(np, given)
+        wrong = (lengths < 0) | (lengths > most)
+        if wrong.any():
+            at = int(wrong.argmax())
+            self.fail(
+                f'"{blob.name}" must hold lengths from 0 to {most}, got {number_text(given[at])} '
+                f"for sample {at}"
+            )
+        return lengths
 
     def _collapsed(self, batch: Sequences) -> Sequences:
         """Without labels that repeat the one before, if preprocess_collapse_repeated says so."""

@@ -16,6 +16,7 @@ from .checks import forbid_in_place
 from .description import Storage
 from .detection_files import NamedImage, in_pixels, read_images
 from .detection_output import ROW
+from .indices import NOT_AN_INDEX, truncated
 from .multibox import FIELDS, object_labels
 
 RESULT = 5  # image, label, confidence, right, wrong
@@ -51,7 +52,8 @@ class DetectionEvaluate(Layer):
             self.fail(f"num_classes must be at least 1, got {param.num_classes}")
         if param.overlap_threshold <= 0:
             self.fail(f"overlap_threshold must be positive, got {param.overlap_threshold:g}")
-        self._labels = [c for c in range(param.num_classes) if c != param.background_label_id]
+        has_background = 0 <= param.background_label_id < param.num_classes
+        self._classes = param.num_classes - has_background
         self._sizes: list[NamedImage] = []
         if param.name_size_file:
             try:
@@ -63,25 +65,47 @@ class DetectionEvaluate(Layer):
         for blob, width in zip(bottom, (ROW, FIELDS), strict=True):
             if len(blob.shape) != 4 or blob.shape[:2] != (1, 1) or blob.shape[3] != width:
                 self.fail(f'"{blob.name}" must be 1 x 1 x count x {width}, got {list(blob.shape)}')
-        top[0].reshape(1, 1, len(self._labels) + bottom[0].shape[2], RESULT)
+        top[0].reshape(1, 1, self._classes + bottom[0].shape[2], RESULT)
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        found = on_host(bottom[0].data).reshape(-1, ROW)
-        truth = on_host(bottom[1].data).reshape(-1, FIELDS)
-        found, truth = found[found[:, 0] != -1], truth[truth[:, 0] != -1]
-        param = self.param.detection_evaluate_param
-        counted = truth if param.evaluate_difficult_gt else truth[truth[:, 7] == 0]
-        rows: list[list[float]] = [
-            [-1, c, int((counted[:, 1] == c).sum()), -1, -1] for c in self._labels
-        ]
+        found, truth = self._read(bottom[0], ROW), self._read(bottom[1], FIELDS)
+        out = np.zeros((top[0].shape[2], RESULT), np.float32)
+        out[: self._classes] = self._objects(truth)
+        rows: list[list[float]] = []
         for image in np.unique(found[:, 0]).tolist():
             own, objects = found[found[:, 0] == image], truth[truth[:, 0] == image]
             for label in np.unique(own[:, 1]).tolist():
                 boxes = objects[objects[:, 1] == label]
                 rows += self._judged(int(image), own[own[:, 1] == label], boxes)
-        out = np.zeros((top[0].shape[2], RESULT), np.float32)
-        out[: len(rows)] = rows
+        if rows:
+            out[self._classes : self._classes + len(rows)] = rows
         top[0].data[0, 0] = self.xp.asarray(out)
+
+    def _read(self, blob: Blob, width: int) -> Any:
+        """The rows of a bottom that are not padding."""
+        rows = on_host(blob.data).reshape(-1, width)
+        rows = rows[rows[:, 0] != -1]
+        wrong = (truncated(np, rows[:, :2]) == NOT_AN_INDEX).any(axis=1)
+        if wrong.any():
+            self.fail(
+                f'row {rows[wrong][0].tolist()} in "{blob.name}" makes no sense: it must begin '
+                f"with the number of an image and a label"
+            )
+        return rows
+
+    def _objects(self, truth: Any) -> Any:
+        """The row of each class but the background: how many objects of it there are."""
+        param = self.param.detection_evaluate_param
+        counted = truth if param.evaluate_difficult_gt else truth[truth[:, 7] == 0]
+        labels = np.arange(param.num_classes)
+        labels = labels[labels != param.background_label_id]
+        rows = np.full((len(labels), RESULT), -1, np.float32)
+        rows[:, 1], rows[:, 2] = labels, 0
+        known, counts = np.unique(counted[:, 1], return_counts=True)
+        place = np.searchsorted(labels, known)
+        same = np.append(labels, -1)[place] == known
+        rows[place[same], 2] = counts[same]
+        return rows
 
     def _judged(self, image: int, found: Any, objects: Any) -> list[list[float]]:
         """The rows of one image's detections of one class."""

@@ -81,6 +81,11 @@ class DetectionFiles:
         """The rows (label, confidence, xmin, ymin, xmax, ymax) of the next image."""
         image = self._images[self._done]
         for label, score, *box in rows:
+            if not np.isfinite([label, score, *box]).all():
+                raise DataError(
+                    f"a detection of image {image.name} is not finite: label {label:g}, confidence "
+                    f"{score:g}, box {box}; the weights may have diverged"
+                )
             pixels = in_pixels(np.asarray(box, F), image, self._param)
             xmin, ymin, xmax, ymax = pixels
             rounded = [_hundredth(v) for v in (xmin, ymin, F(xmax - xmin), F(ymax - ymin))]

@@ -46,7 +46,11 @@ class Filter(Layer):
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         *inputs, selector = bottom
-        self._kept = self.xp.nonzero(selector.data.reshape(-1))[0]
+        chosen = selector.data.reshape(-1)
+        if self.xp.isnan(chosen).any():
+            at = int(self.xp.nonzero(self.xp.isnan(chosen))[0][0])
+            self.fail(f'the selector "{selector.name}" is NaN for sample {at}; expected is 0 or 1')
+        self._kept = self.xp.nonzero(chosen)[0]
         for x, y in zip(inputs, top, strict=True):
             y.reshape(self._kept.size, *x.shape[1:])
             y.data[...] = x.data[self._kept]

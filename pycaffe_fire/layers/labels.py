@@ -9,6 +9,7 @@ import numpy as np
 
 from ..backend.blob import Blob
 from .base import Layer
+from .indices import NOT_AN_INDEX, number_text, truncated
 
 FULL, VALID, BATCH_SIZE, NONE, PRE_FIXED = 0, 1, 2, 3, 20001
 LOG_THRESHOLD = 1e-20  # probabilities below it count as this much
@@ -24,6 +25,8 @@ class Labels:
         """`flat`: everything from `axis` on counts as classes (the older losses read it so);
         `ignore` is a label that does not count."""
         shape = (*scores.shape[:axis], prod(scores.shape[axis:])) if flat else scores.shape
+        if len(shape) <= axis:
+            layer.fail(f'scores "{scores.name}" {list(shape)} have no axis {axis} for classes')
         self.classes = shape[axis]
         self.outer, self.inner = prod(shape[:axis]), prod(shape[axis + 1 :])
         self._layer, self.blob, self.ignore = layer, labels, ignore
@@ -40,15 +43,17 @@ class Labels:
         given = self.blob.data.reshape(self.outer, self.inner)
         require = self._layer.backend.require
         require(xp.isfinite(given).all(), self._refuse_nan)
-        labels = given.astype(np.int64)
-        require((given == labels).all(), lambda: self._refuse_fraction(given))
+        labels = truncated(xp, given)
+        require((given == xp.trunc(given)).all(), lambda: self._refuse_fraction(given))
         valid = xp.ones(labels.shape, bool) if self.ignore is None else labels != self.ignore
         bad = valid & ((labels < 0) | (labels >= self.classes))
-        require(~bad.any(), lambda: self._refuse(labels, bad))
+        require(~bad.any(), lambda: self._refuse(given, bad))
         return xp.where(valid & ~bad, labels, 0), valid
 
     @staticmethod
     def _remedy(label: int) -> str:
+        if label == NOT_AN_INDEX:
+            return "correct it"
         if label < 0:
             return "correct it, or name it as ignore_label"
         return (
@@ -63,24 +68,24 @@ class Labels:
         wrong = given[given != self._layer.xp.trunc(given)]
         self.refuse(float(wrong[0]))
 
-    def _refuse(self, labels: Any, bad: Any) -> NoReturn:
+    def _refuse(self, given: Any, bad: Any) -> NoReturn:
         outer, inner = (int(i[0]) for i in self._layer.xp.nonzero(bad))
-        self.refuse(float(labels[outer, inner]), outer, inner)
+        self.refuse(float(given[outer, inner]), outer, inner)
 
     def refuse(self, wrong: float, outer: int = 0, inner: int = 0) -> NoReturn:
         """Say what is wrong with a label."""
         if not isfinite(wrong):
             self._refuse_nan()
-        label = int(wrong)
-        if wrong != label:
+        if wrong % 1:
             self._layer.fail(
                 f'blob "{self.blob.name}" holds the label {wrong:g}; labels are whole numbers'
             )
         place = f", position {inner}" if self.inner > 1 else ""
+        remedy = self._remedy(int(truncated(np, np.asarray(wrong))))
         self._layer.fail(
-            f"label {label} of sample {outer}{place} in blob "
+            f"label {number_text(wrong)} of sample {outer}{place} in blob "
             f'"{self.blob.name}" is not a class: there are {self.classes} (0 to '
-            f"{self.classes - 1}); {self._remedy(label)} (fire_data check "
+            f"{self.classes - 1}); {remedy} (fire_data check "
             f"DATABASE --classes {self.classes} lists such records)"
         )
 

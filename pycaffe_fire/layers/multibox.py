@@ -10,6 +10,7 @@ import numpy as np
 from ..backend.blob import Blob
 from .base import Layer
 from .boxes import CENTER_SIZE, UNMATCHED, areas, decode, match, overlaps, suppress
+from .indices import truncated
 
 FIELDS = 8  # image, label, instance, box, difficult
 NONE, MAX_NEGATIVE, HARD_EXAMPLE = 0, 1, 2  # MultiBoxLossParameter.MiningType
@@ -35,8 +36,8 @@ def object_labels(param: Any) -> range:
 def read_truth(layer: Layer, blob: Blob, num: int, param: Any) -> list[Truth]:
     """The objects of every image of a batch, from rows of 8 numbers."""
     xp, rows = layer.xp, blob.data.reshape(-1, FIELDS)
-    rows = rows[rows[:, 0].astype(np.int64) != -1]
-    images, labels = rows[:, 0].astype(np.int64), rows[:, 1].astype(np.int64)
+    rows = rows[truncated(xp, rows[:, 0]) != -1]
+    images, labels = truncated(xp, rows[:, 0]), truncated(xp, rows[:, 1])
     wrong = (images < 0) | (images >= num)
     wrong |= labels == param.background_label_id
     if not param.map_object_to_agnostic:

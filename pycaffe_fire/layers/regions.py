@@ -15,6 +15,7 @@ import numpy as np
 from ..backend.blob import Blob
 from .base import Layer
 from .description import Storage
+from .indices import truncated
 
 
 class RegionLayer(Layer):
@@ -51,7 +52,7 @@ def check_regions(layer: Layer, rois: Blob) -> None:
 def read_regions(layer: Layer, rois: Blob, images: int) -> tuple[Any, Any]:
     """(image, corners) of every region."""
     rows = rois.data.reshape(-1, 5)
-    image = rows[:, 0].astype(np.int64)
+    image = truncated(layer.xp, rows[:, 0])
     wrong = (image < 0) | (image >= images) | ~layer.xp.isfinite(rows).all(axis=1)
     if wrong.any():
         bad = int(layer.xp.nonzero(wrong)[0][0])
@@ -69,5 +70,5 @@ def rounded(xp: Any, values: Any) -> Any:
 
 
 def clipped(xp: Any, values: Any, limit: int) -> Any:
-    """As pixel numbers of an axis of this length."""
-    return xp.clip(values, 0, limit).astype(np.int64)
+    """As pixel numbers of an axis of this length; NaN, which overflow leaves, as 0."""
+    return xp.where(values > 0, xp.minimum(values, limit), 0).astype(np.int64)

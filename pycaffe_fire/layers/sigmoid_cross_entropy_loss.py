@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-import numpy as np
-
 from .. import schema
 from ..backend.blob import Blob
 from ..schema.proto import LayerParameter
 from .base import Loss, register_layer
+from .indices import truncated
 from .labels import BATCH_SIZE, ignore_label, normalization_mode, normalizer
 
 
@@ -44,7 +43,7 @@ class SigmoidCrossEntropyLoss(Loss):
         ignored = ignore_label(self.param.loss_param)
         valid = bottom[0].count
         if ignored is not None:  # targets are cut to whole numbers before they are compared
-            counts = targets.astype(np.int64) != ignored
+            counts = truncated(xp, targets) != ignored
             losses, self._slope = xp.where(counts, losses, 0), xp.where(counts, self._slope, 0)
             valid = int(counts.sum())
         fixed = self.param.loss_param.pre_fixed_normalizer

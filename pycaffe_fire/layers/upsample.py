@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from .. import schema
 from ..backend.blob import Blob
 from .base import Layer, register_layer
 from .checks import forbid_in_place, need_axes, need_same_shape
 from .description import Storage
+from .indices import number_text, truncated
 
 
 @register_layer("Upsample")
@@ -85,12 +84,13 @@ class Upsample(Layer):
     def _read(self, mask: Blob, shape: tuple[int, ...]) -> Any:
         """Where in its flattened plane of the top each value goes."""
         num, channels, height, width = mask.shape
-        places = mask.data.astype(np.int64).reshape(num * channels, height * width)
+        given = mask.data.reshape(num * channels, height * width)
+        places = truncated(self.xp, given)
         wrong = (places < 0) | (places >= shape[2] * shape[3])
         if wrong.any():
             plane, at = (int(i[0]) for i in self.xp.nonzero(wrong))
             self.fail(
-                f'index {int(places[plane, at])} in mask "{mask.name}" (sample '
+                f'index {number_text(given[plane, at])} in mask "{mask.name}" (sample '
                 f"{plane // channels}, channel {plane % channels}) is outside the top of "
                 f"{shape[2]} x {shape[3]} pixels; its size must be that of the pooling's bottom"
             )
