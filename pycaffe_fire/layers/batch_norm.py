@@ -60,7 +60,7 @@ class BatchNorm(Neuron):
             self._use_global = param.use_global_stats
         if param.sync and param.stats_batch_size:
             self.fail("sync takes the statistics of a whole batch, stats_batch_size those of parts")
-        channels = 1 if len(bottom[0].shape) == 1 else bottom[0].shape[1]
+        channels = self._channels(bottom[0])
         for shape in ((channels,), (channels,), (1,)):
             self.add_param(shape, schema.FillerParameter())
         for i in self.averages:
@@ -75,11 +75,21 @@ class BatchNorm(Neuron):
             if param.bias_term:
                 self.add_param((channels,), param.bias_filler)
 
+    def _channels(self, blob: Blob) -> int:
+        if not blob.shape:
+            self.fail(
+                f'bottom "{blob.name}" is a single number without axes; give it the shape of a '
+                f"batch (an Input takes it from input_param)"
+            )
+        return 1 if len(blob.shape) == 1 else blob.shape[1]
+
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().reshape(bottom, top)
-        channels, shape = self.blobs[0].count, bottom[0].shape
-        if (1 if len(shape) == 1 else shape[1]) != channels:
-            self.fail(f"has statistics of {channels} channels, got a bottom {list(shape)}")
+        channels = self.blobs[0].count
+        if self._channels(bottom[0]) != channels:
+            self.fail(
+                f"has statistics of {channels} channels, got a bottom {list(bottom[0].shape)}"
+            )
         if top[0] is not bottom[0]:
             top[0].lay_out(bottom[0].value.layout)
         if self.passing is not None:

@@ -13,6 +13,7 @@ from typing import Any
 from .. import schema
 from ..backend.blob import Blob
 from .base import Neuron, is_train, register_layer
+from .checks import need_least_axes
 from .moments import CHANNELWISE, by_channel, moments, through_moments
 
 SEGNET_FIELDS = ("scale_filler", "shift_filler", "bn_mode")
@@ -27,8 +28,7 @@ class BN(Neuron):
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.bn_param
-        if len(bottom[0].shape) < 2:
-            self.fail(f"needs a bottom with at least 2 axes, got {list(bottom[0].shape)}")
+        need_least_axes(self, bottom[0], 2)
         channels = bottom[0].shape[1]
         if any(param.HasField(field) for field in SEGNET_FIELDS):
             self._statistics = param.bn_mode == schema.BNParameter.LEARN

@@ -13,6 +13,7 @@ from ..backend.blob import Blob, SharedBlob
 from ..backend.plans import Rectified, WeightedPlan, Window
 from ..schema.proto import LayerParameter
 from .base import Count, Layer, is_train, register_layer
+from .checks import need_axes
 from .coordinates import CoordMap, sliding
 from .description import Storage, window_text
 from .frozen import After, FoldedWeights, FrozenOp, OwnWeights, keeping_layout
@@ -25,6 +26,7 @@ class SlidingWindow(Layer):
 
     param_field = "convolution_param"
     _window: Window
+    _axis: int  # of the channels
 
     @property
     def window(self) -> Window:
@@ -64,6 +66,10 @@ class SlidingWindow(Layer):
         win = self._window
         extent = win.dilation[axis] * (win.kernel[axis] - 1) + 1
         return (size + 2 * win.pad[axis] - extent) // win.stride[axis] + 1
+
+    def _check_axes(self, bottom: Blob, spatial: int) -> None:
+        """Refuse a bottom that has been reshaped to another number of axes since `setup`."""
+        need_axes(self, bottom, self._axis + 1 + spatial, "as many as when the net was built")
 
     def _check_fits(self, bottom: Blob, sizes: Sequence[int]) -> None:
         """Refuse a kernel that is larger than the padded bottom."""
@@ -146,6 +152,7 @@ class Convolution(SlidingWindow):
         for x, y in zip(bottom, top, strict=True):
             if x.shape[1:] != bottom[0].shape[1:] and x.shape != bottom[0].shape:
                 self.fail(f"all bottoms must have one shape, got {[list(b.shape) for b in bottom]}")
+            self._check_axes(x, self._spatial)
             if x.shape[at] != self._channels:
                 self.fail(f"its weights expect {self._channels} channels, got {self._say([x])}")
             spatial = [self.output_size(s, i) for i, s in enumerate(x.shape[at + 1 :])]
@@ -234,6 +241,7 @@ class Convolution(SlidingWindow):
 class Deconvolution(Convolution):
     """The transpose of a convolution: its backward pass run forward."""
 
+    needs_forward = False
     transposed = True
 
     def output_size(self, size: int, axis: int) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..backend.blob import Blob
 from .base import Neuron, register_layer
+from .checks import need_least_axes
 from .moments import moments, through_moments
 
 ROW = (1,)
@@ -60,8 +61,7 @@ class GroupNorm(RowNorm):
 
     def rows(self, blob: Blob) -> int:
         groups = int(self.param.group_norm_param.group_num)
-        if len(blob.shape) < 2:
-            self.fail(f"needs a bottom with at least 2 axes, got {list(blob.shape)}")
+        need_least_axes(self, blob, 2)
         if groups < 1 or blob.shape[1] % groups:
             self.fail(
                 f"group_num {groups} must divide the {blob.shape[1]} channels of "

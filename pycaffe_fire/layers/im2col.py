@@ -40,6 +40,7 @@ class Im2col(SlidingWindow):
         self._window = self._read_window(spatial)
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self._check_axes(bottom[0], len(self._window.kernel))
         shape, at = bottom[0].shape, self._axis
         into = shape[at + 1 :]
         out = tuple(self.output_size(size, i) for i, size in enumerate(into))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from .. import schema
 from ..backend.blob import Blob
 from .base import Neuron, register_layer
+from .checks import need_least_axes
 from .moments import CHANNELWISE, by_channel
 
 
@@ -19,14 +20,13 @@ class Normalize(Neuron):
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.norm_param
-        if len(bottom[0].shape) < 2:
-            self.fail(f"needs a bottom with at least 2 axes, got {list(bottom[0].shape)}")
         one = schema.FillerParameter(type="constant", value=1)
         filler = param.scale_filler if param.HasField("scale_filler") else one
         self.add_param(() if param.channel_shared else bottom[0].shape[1:2], filler)
         self._axes = (1, 2) if param.across_spatial else (1,)
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        need_least_axes(self, bottom[0], 2)
         super().reshape(bottom, top)
         scales, shape = self.blobs[0].shape, bottom[0].shape
         if scales and scales != shape[1:2]:

@@ -11,7 +11,7 @@ from ..backend.blob import Blob
 from ..backend.plans import LossPlan
 from ..backend.tensor import on_host
 from .base import Layer, Loss, register_layer
-from .checks import forbid_in_place, need_same_shape
+from .checks import forbid_in_place, need_least_axes, need_same_shape
 from .description import Storage
 from .labels import normalization_mode, normalizer
 from .regions import check_regions
@@ -53,8 +53,7 @@ class SmoothL1LossOHEM(Loss):
         super().reshape(bottom, top)
         need_same_shape(self, bottom)
         shape = bottom[0].shape
-        if len(shape) < 2:
-            self.fail(f"needs a bottom with at least 2 axes, got {list(shape)}")
+        need_least_axes(self, bottom[0], 2)
         places = bottom[0].count // max(1, shape[0] * shape[1])
         param = self.param.loss_param
         mode, every = normalization_mode(param), shape[0] * places

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from .. import schema
 from ..backend.blob import Blob
 from .base import Neuron, register_layer
+from .checks import need_least_axes
 
 
 @register_layer("PReLU")
@@ -15,14 +16,13 @@ class PReLU(Neuron):
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.prelu_param
-        if len(bottom[0].shape) < 2:
-            self.fail(f"needs a bottom with at least 2 axes, got {list(bottom[0].shape)}")
         filler = schema.FillerParameter(type="constant", value=0.25)
         if param.HasField("filler"):
             filler = param.filler
         self.add_param(() if param.channel_shared else bottom[0].shape[1:2], filler)
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        need_least_axes(self, bottom[0], 2)
         super().reshape(bottom, top)
         shape, slopes = bottom[0].shape, self.blobs[0].shape
         if slopes and shape[1:2] != slopes:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ..backend.blob import Blob
 from ..schema.proto import LayerParameter
 from .base import Neuron, is_train, register_layer
+from .checks import need_least_axes
 from .moments import by_channel
 
 
@@ -25,8 +26,6 @@ class SpatialDropout(Neuron):
         ratio = self.param.spatial_dropout_param.dropout_ratio
         if not 0 <= ratio < 1:
             self.fail(f"dropout_ratio must be at least 0 and below 1, got {ratio:g}")
-        if len(bottom[0].shape) < 2:
-            self.fail(f"needs a bottom with at least 2 axes, got {list(bottom[0].shape)}")
         self._drops = is_train(self.phase) and ratio > 0
 
     @property
@@ -34,6 +33,7 @@ class SpatialDropout(Neuron):
         return not self._drops
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        need_least_axes(self, bottom[0], 2)
         super().reshape(bottom, top)
         if not self._drops:
             top[0].value, top[0].gradient = bottom[0].value, bottom[0].gradient

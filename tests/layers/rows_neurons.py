@@ -43,7 +43,7 @@ CORNERS = [
     Case("threshold", "Threshold", "threshold_param { threshold: 0.2 }", gradients=(),
          in_place=True, golden=("neuron_threshold",)),
     Case("prelu", "PReLU", kinks=(0,), in_place=True, weights=1, golden=("neuron_prelu",),
-         bad=(Bad("at least 2 axes, got \\[3\\]", shapes=((3,),)),)),
+         bad=(Bad('at least 2 axes, got "in0" \\[3\\]', shapes=((3,),)),)),
     Case("prelu of vectors", "PReLU", "prelu_param { filler { value: 0.1 } }", shapes=((4, 3),),
          kinks=(0,), in_place=True, weights=1),
     Case("prelu shared", "PReLU", "prelu_param { channel_shared: true }", kinks=(0,),
