@@ -152,6 +152,26 @@ def filled(fill: Fill, rng: np.random.Generator, shape: Shape, kinks: Sequence[f
     return values
 
 
+def net_text(case: Case, feeds: Sequence[str], tops: Sequence[str]) -> str:
+    """The prototxt of a net of Inputs, convolutions that `feeds` names, and the row's layer."""
+    lines = ["force_backward: true"] if case.has_backward else []
+    for i, (shape, feed) in enumerate(zip(case.shapes, feeds, strict=True)):
+        dims = " ".join(f"dim: {d}" for d in shape)
+        lines.append(
+            f'layer {{ name: "in{i}" type: "Input" top: "in{i}" input_param {{ shape {{ '
+            f"{dims} }} }} }}"
+        )
+        if feed.startswith("conv"):
+            lines.append(
+                f'layer {{ name: "{feed}" type: "Convolution" bottom: "in{i}" top: "{feed}" '
+                f"convolution_param {{ num_output: {shape[1]} group: {shape[1]} "
+                f"kernel_size: 1 bias_term: false weight_filler {{ value: 0.5 }} }} }}"
+            )
+    ends = [f'bottom: "{feed}"' for feed in feeds] + [f'top: "{top}"' for top in tops]
+    lines.append(f'layer {{ name: "layer" type: "{case.type}" {" ".join(ends)} {case.params} }}')
+    return "\n".join(lines)
+
+
 class Trial:
     """A net of Inputs and the layer of a row, on one backend.
 
@@ -190,25 +210,7 @@ class Trial:
             blob.data[...] = np.float32(filled(fill, rng, blob.shape, ()))
 
     def _text(self) -> str:
-        case = self.case
-        lines = ["force_backward: true"] if case.has_backward else []
-        for i, (shape, feed) in enumerate(zip(case.shapes, self.feeds, strict=True)):
-            dims = " ".join(f"dim: {d}" for d in shape)
-            lines.append(
-                f'layer {{ name: "in{i}" type: "Input" top: "in{i}" input_param {{ shape {{ '
-                f"{dims} }} }} }}"
-            )
-            if feed.startswith("conv"):
-                lines.append(
-                    f'layer {{ name: "{feed}" type: "Convolution" bottom: "in{i}" top: "{feed}" '
-                    f"convolution_param {{ num_output: {shape[1]} group: {shape[1]} "
-                    f"kernel_size: 1 bias_term: false weight_filler {{ value: 0.5 }} }} }}"
-                )
-        ends = [f'bottom: "{f}"' for f in self.feeds] + [f'top: "{t}"' for t in self.tops]
-        lines.append(
-            f'layer {{ name: "layer" type: "{case.type}" {" ".join(ends)} {case.params} }}'
-        )
-        return "\n".join(lines)
+        return net_text(self.case, self.feeds, self.tops)
 
     @property
     def index(self) -> int:
