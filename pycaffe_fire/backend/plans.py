@@ -382,9 +382,9 @@ class NormSumPlan(ABC):
         """Give x back to a blob that has been shown y."""
 
     @abstractmethod
-    def backward(self, data: bool, scale: bool, shift: bool, addend: bool) -> None:
+    def backward(self, data: bool, scale: bool, shift: bool, addend: bool, keep: bool) -> None:
         """From the gradients of the sum's readers write those of the sum, of x, and of what was
-        added; add to those of scale and shift."""
+        added; add to those of scale and shift; `keep`: also write y's before it was scaled."""
 
 
 class WeightedPlan(ABC):

@@ -99,10 +99,9 @@ class Layer(Description):
         """
 
     def separate(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        """After a forward that did the followers' work: make the tops as without it.
+        """Run forward again without the followers' work, after a forward that did it.
 
-        Called where somebody wants to see a blob in between. Only for layers with `fuses_backward`;
-        what a pass does besides its tops (running averages) must not be done again.
+        Only for layers with `fuses_backward`. Running averages must not be updated again.
         """
         raise NotImplementedError
 

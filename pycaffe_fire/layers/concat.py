@@ -14,6 +14,7 @@ from .description import Storage
 class Concat(Layer):
     """top = the bottoms one after the other along `axis`."""
 
+    needs_forward = False
     storage = Storage.MOVED
     family = "joint"
     bottoms = (1, None)

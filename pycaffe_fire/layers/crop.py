@@ -18,6 +18,7 @@ from .description import Storage
 class Crop(Layer):
     """top = bottom0 from `offset` on, as large as bottom1 in every axis from `axis` on."""
 
+    needs_forward = False
     storage = Storage.MOVED
     family = "joint"
     bottoms = (2, 2)

@@ -63,6 +63,9 @@ class Description:
     # The colour in drawings: data, convolution, pooling, product, joint, loss, score or other.
     family: ClassVar[str] = "other"
 
+    # Does backward read what forward has kept besides blobs? Then forward must have run before.
+    needs_forward: ClassVar[bool] = True
+
     # Types of in-place layers after this one whose work its own ops can do, in that order.
     fuses: ClassVar[tuple[str, ...]] = ()
     fuses_backward: ClassVar[bool] = False  # also their backward passes; needs `separate`

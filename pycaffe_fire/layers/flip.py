@@ -14,6 +14,7 @@ from .description import Storage
 class Flip(Layer):
     """top = x with the columns (flip_width) and rows (flip_height) in reverse."""
 
+    needs_forward = False
     storage = Storage.MOVED
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

@@ -16,6 +16,7 @@ from .frozen import After, FrozenOp, OwnWeights, keeping_layout
 class InnerProduct(Layer):
     """top = bottom weights^T + bias, with the bottom flattened from `axis` on."""
 
+    needs_forward = False
     storage = Storage.ROUNDED
     family = "product"
     fuses = ("ReLU",)

@@ -16,6 +16,7 @@ from .description import Storage
 class MatMul(Layer):
     """top = a b for the matrices in the last two axes; transpose_a and transpose_b turn them."""
 
+    needs_forward = False
     storage = Storage.ROUNDED
     family = "product"
     param_field = "matmul_param"

@@ -14,6 +14,7 @@ from .description import Storage
 class Parameter(Layer):
     """top = the weight blob, of the given shape and 0 at first."""
 
+    needs_forward = False
     storage = Storage.FLOAT32
     bottoms = (0, 0)
 

@@ -122,7 +122,6 @@ class Pooling(Layer):
             )
         for blob in top:
             blob.reshape(*shape[:2], *sizes)
-        self._has_run = False
         # A plan with a mask knows that a window can be empty, too.
         self._plan = self._pooling(bottom[0], top[0], window, mask=beyond or len(top) > 1)
 
@@ -159,7 +158,6 @@ class Pooling(Layer):
         return None if self.empty else self._plan.rectified
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        self._has_run = True
         self._plan.forward()
         if len(top) > 1:
             top[1].data[...] = self._plan.mask
@@ -167,7 +165,5 @@ class Pooling(Layer):
     def backward(
         self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
     ) -> None:
-        if propagate_down[0] and (self._has_run or self._method == "AVE"):
+        if propagate_down[0]:
             self._plan.backward()
-        elif propagate_down[0]:
-            bottom[0].diff[...] = 0  # no value has been chosen before the first forward pass

@@ -24,6 +24,7 @@ class Move(NamedTuple):
 class Rearrange(Layer):
     """top = bottom.reshape(split).transpose(order).reshape(top); subclasses say `move`."""
 
+    needs_forward = False
     storage = Storage.MOVED
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

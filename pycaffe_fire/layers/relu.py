@@ -12,6 +12,8 @@ from .base import Neuron, register_layer
 class ReLU(Neuron):
     """top = max(x, 0) + negative_slope * min(x, 0)."""
 
+    needs_forward = False
+
     @property
     def relu_slope(self) -> float | None:
         slope: float = self.param.relu_param.negative_slope

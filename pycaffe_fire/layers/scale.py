@@ -142,6 +142,8 @@ class Scale(Broadcast):
 class Bias(Broadcast):
     """top = bottom + bias."""
 
+    needs_forward = False
+
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.param.bias_param
         if len(bottom) == 1:

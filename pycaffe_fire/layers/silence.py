@@ -13,6 +13,7 @@ from .description import Storage
 class Silence(Layer):
     """No tops; the gradient of every bottom is 0."""
 
+    needs_forward = False
     storage = Storage.FLOAT32
     bottoms = (1, None)
     tops = (0, 0)

@@ -15,6 +15,7 @@ from .description import Storage
 class Slice(Layer):
     """The tops are equal parts of the bottom along `axis`, or end at the given `slice_point`s."""
 
+    needs_forward = False
     storage = Storage.MOVED
     family = "joint"
     tops = (1, None)

@@ -17,6 +17,7 @@ class Split(Layer):
     whose gradient is its weight and must outlive the pass.
     """
 
+    needs_forward = False
     storage = Storage.MOVED
     pixelwise = True
     tops = (1, None)

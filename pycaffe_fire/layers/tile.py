@@ -15,6 +15,7 @@ from .description import Storage
 class Tile(Layer):
     """top = `tiles` copies of the bottom, one after the other along `axis`."""
 
+    needs_forward = False
     storage = Storage.MOVED
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

@@ -17,6 +17,7 @@ from ..backend.blob import Blob
 from ..backend.tensor import Layout, Tensor
 from ..layers.joined import ChannelWindow, JoinedOp, Sum
 from ..layers.split import Split
+from .groups import keeping_values
 from .guard import Guard
 
 if TYPE_CHECKING:
@@ -34,9 +35,7 @@ class Join:
         self._bottom, self._top = net.bottoms[self.first], net.tops[self.first]
         self._leads = self.first in net.groups
         self._one_by_one = [
-            (net.layers[i], net.bottoms[i], net.tops[i], i in net.groups)
-            for i in members
-            if i not in net.leader_of
+            (net.layers[i], net.bottoms[i], net.tops[i]) for i in members
         ]
         self._op: JoinedOp | None = None
         self._planned: list[Layout] = []
@@ -55,7 +54,7 @@ class Join:
         return self._after.same_memory(self._bottom[0], self._top[0])
 
     def forward(self) -> None:
-        """Run as one op, unless somebody holds an array of what that would not write."""
+        """Run as one op, unless a caller holds an array that it does not write."""
         self.runs = not self._top[0].value.held and self._ready()
         if self.runs and self._op is not None:
             self._shown, self._norm.leads = False, self._leads
@@ -88,12 +87,13 @@ class Join:
         """Let the layers be as if they had run one by one."""
         if not self.runs or self._op is None:
             return
-        if self._shown:
+        self.look(self._top[0].value)
+        with keeping_values([blob for _, _, tops in self._one_by_one for blob in tops]):
             self._op.hide()
-        self.runs = False
-        for layer, bottom, top, leads in self._one_by_one:
-            layer.leads = leads
-            layer.forward_again(bottom, top)
+            self.runs = False
+            for layer, bottom, top in self._one_by_one:
+                layer.leads = False
+                layer.forward_again(bottom, top)
 
 
 class Joins:
@@ -110,23 +110,14 @@ class Joins:
         """The join that a layer belongs to."""
         return self._of.get(layer)
 
-    def before_forward(self, start: int, last: int) -> None:
-        """Joins that a pass over layers start..last changes, but does not run as a whole, fall
-        apart."""
+    def separate(self) -> None:
+        """Let all layers be as if they had run one by one."""
         for join in self._joins:
-            if join.last >= start and not (start <= join.first and join.last <= last):
-                join.separate()
-
-    def before_backward(self, first: int, end: int) -> None:
-        """Joins of which a pass from layer `first` down to `end` runs only a part fall apart."""
-        for join in self._joins:
-            if len({end <= i <= first for i in join.members}) > 1:
-                join.separate()
+            join.separate()
 
     def dissolve(self) -> None:
         """From now on let layers run one by one: somebody may change blobs between them."""
-        for join in self._joins:
-            join.separate()
+        self.separate()
         self._joins, self._of = [], {}
 
 

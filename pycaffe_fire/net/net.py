@@ -18,7 +18,7 @@ from . import debug
 from .by_name import ByName
 from .engines import tell_engines
 from .gradient_arena import share_gradients
-from .groups import Unfinished, separate_cut
+from .groups import can_lead, separate_groups
 from .inference_plan import InferencePlan, can_plan
 from .joins import Join, Joins
 from .passing import PassingValue
@@ -89,8 +89,8 @@ class Net(Wiring):
         )
         self.joins = Joins(self)
         self._rectified = RectifiedGradients(self)
-        self._unfinished = Unfinished(self)
-        self._unfinished.watch(self.blobs)
+        self.shares_gradients = False  # only those of inputs and losses last until after a pass
+        self._has_run = [False] * len(self.layers)  # forward, since they were planned
         self.hooks = Hooks()
         self.debug_info: bool = self.param.debug_info
         self._losses = [
@@ -118,6 +118,7 @@ class Net(Wiring):
         join = self.joins.of(index)
         if join is not None:
             join.forget()
+        self._has_run[index] = False
         self.layers[index].plan(self.bottoms[index], self.tops[index])
         self._seed_losses(index)  # a new shape has a new gradient
 
@@ -136,9 +137,13 @@ class Net(Wiring):
         self.backend.activate()
         last = len(self.layers) - 1 if end is None else end
         self._before_pass(start, last)
-        self.joins.before_forward(start, last)
         for value in self.passing:
             value.before_forward(start, last)
+        loss = self._run_range(start, last)
+        self._has_run[start : last + 1] = [True] * (last + 1 - start)
+        return loss
+
+    def _run_range(self, start: int, last: int) -> float:
         if self.inference is None:
             return self._run_layers(start, last)
         whole = start == 0 and last == len(self.layers) - 1
@@ -169,7 +174,8 @@ class Net(Wiring):
         layer, leader = self.layers[index], self.leader_of.get(index, -1)
         if leader >= start and self.layers[leader].leads:
             return 0.0
-        layer.leads = index in self.groups and self.groups[index][-1] <= last
+        group = self.groups.get(index)
+        layer.leads = group is not None and group[-1] <= last and can_lead(self, index)
         mark = self.backend.mark()
         if not layer.empty:
             layer.forward(self.bottoms[index], self.tops[index])
@@ -220,9 +226,6 @@ class Net(Wiring):
         self.stop_inference()  # which leaves out values that are needed from now on
         first = len(self.layers) - 1 if start is None else start
         self._before_pass(end, first)
-        self.joins.before_backward(first, end)
-        separate_cut(self, first, end)
-        self._unfinished.begin(first)
         self._rectified.begin(self, first, end)
         for i in range(first, end - 1, -1):
             for hook in self.hooks.before_backward:
@@ -235,7 +238,6 @@ class Net(Wiring):
                 mark = self.backend.mark()
                 self._run_layer_backward(i)
                 self.backend.write_back(mark)
-                self._unfinished.note(i)
                 if self.debug_info:
                     debug.backward(self, i)
             for hook in self.hooks.after_backward:
@@ -263,10 +265,13 @@ class Net(Wiring):
             for member in join.members:
                 self._clear_unwritten(member, first)
             join.backward()
-            self._unfinished.note(join.first)
 
     def _run_layer_backward(self, index: int) -> None:
         layer, wanted, bottom = self.layers[index], self.propagate_down[index], self.bottoms[index]
+        if layer.needs_forward and not self._has_run[index] and any(wanted):
+            layer.fail(
+                "cannot run backward before forward; run forward first, also after a reshape"
+            )
         if not layer.empty:
             layer.backward(self.tops[index], wanted, bottom)
             return
@@ -281,10 +286,12 @@ class Net(Wiring):
         return loss
 
     def _before_pass(self, first: int, last: int) -> None:
-        """A pass over a part of the net may read values that were written for a whole one."""
+        """A pass over a part of the net finds everything as layers leave it one by one."""
         if first > 0 or last < len(self.layers) - 1:
             for value in self.passing:
                 value.look()
+            self.joins.separate()
+            separate_groups(self)
 
     def run_one_by_one(self) -> None:
         """From now on no layer does another's work in backward, nor several in one op: somebody
@@ -301,6 +308,7 @@ class Net(Wiring):
 
     def share_gradients(self) -> None:
         """Let blobs whose gradients are never alive together use the same memory."""
+        self.shares_gradients = True
         share_gradients(self)
 
     def reshape(self) -> None:

@@ -307,13 +307,41 @@ class Wiring:
         return found
 
     def _dissolve_groups(self) -> None:
-        """A leader that would do its followers' backward, but has none itself, leads no group."""
+        """Let layers run one by one where a group would change what others see or learn."""
         for leader, group in list(self.groups.items()):
             idle = self.layers[leader].fuses_backward and not self.need_backward[leader]
-            if idle and any(self.need_backward[i] for i in group):
+            learns = any(self.need_backward[i] for i in group)
+            if (idle and learns) or self._is_disturbed(leader, group):
                 del self.groups[leader]
                 for follower in group:
                     del self.leader_of[follower]
+                self.layers[leader].follower_params = []
+
+    def _is_disturbed(self, leader: int, group: Sequence[int]) -> bool:
+        """True if other layers use the memory of a group's top while or after the group runs.
+
+        A layer between leader and follower would see the work of both. A layer in place after a
+        ReLU overwrites the values from which Caffe takes the ReLU's gradient.
+        """
+        tensor = self.tops[leader][0].value
+
+        def uses(index: int) -> bool:
+            blobs = (*self.bottoms[index], *self.tops[index])
+            return any(blob.value is tensor for blob in blobs)
+
+        between = (i for i in range(leader + 1, group[-1]) if i not in group)
+        if any(map(uses, between)):
+            return True
+        rectifies = any(self.layers[i].relu_slope is not None for i in group)
+        if not (rectifies and self.layers[leader].fuses_backward):
+            return False
+        after = range(group[-1] + 1, len(self.layers))
+        return any(self._overwrites(i, tensor) for i in after)
+
+    def _overwrites(self, index: int, tensor: Tensor) -> bool:
+        """True if a layer works in place on a tensor, not merely hands it on."""
+        layer = self.layers[index]
+        return not layer.idle and any(blob.value is tensor for blob in self.tops[index])
 
     def _force_backward(self) -> None:
         for i, layer in enumerate(self.layers):

@@ -96,6 +96,7 @@ class Python(Layer):
     its own.
     """
 
+    needs_forward = False
     storage = Storage.FLOAT32
     bottoms = (0, None)
     tops = (0, None)

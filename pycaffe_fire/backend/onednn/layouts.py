@@ -135,9 +135,9 @@ class Descriptor(Layout):
     def grid(self) -> tuple[int, int, int, int] | None:
         if self.is_plain:
             return super().grid
-        if len(self.shape) < 3:
-            return None
         facts = self.library.describe(self.handle)
+        if len(self.shape) < 3 or len(facts["strides"]) != len(self.shape):
+            return None  # weights in groups have an axis more than their blob
         pixels = prod(self.shape[2:])
         channels = facts["padded"][1]
         spatial = tuple(prod(self.shape[i + 1 :]) for i in range(2, len(self.shape)))

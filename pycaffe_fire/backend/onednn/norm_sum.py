@@ -78,7 +78,7 @@ class NormSum(NormSumPlan):
             self.x.value.bind(self._source.buffer)
             self.x.value.fresh = NATIVE
 
-    def backward(self, data: bool, scale: bool, shift: bool, addend: bool) -> None:
+    def backward(self, data: bool, scale: bool, shift: bool, addend: bool, keep: bool) -> None:
         if self._extra is not None:
             self._extra()
         parts = self._parts if self._extra is None else [self.total.gradient]
@@ -93,8 +93,9 @@ class NormSum(NormSumPlan):
         self._norms.learn([(scale, shift)])
         if addend:
             self._copy_gradient(self.addend.gradient)
-        if self.y.value is not self.x.value:
+        if keep and self.y.value is not self.x.value:
             self._copy_gradient(self.y.gradient)
+            self._norms[0].multiply_by_scale(seen(self.y.gradient))
 
     def _copy_gradient(self, target: Tensor) -> None:
         """Give the sum's gradient to something that was added, unless they share memory."""

@@ -128,6 +128,11 @@ class OneNorm:
         if shift and norm.shift is not None:
             norm.shift.diff[...] += tables[SUM].reshape(norm.shift.shape)
 
+    def multiply_by_scale(self, gradient: Array) -> None:
+        """Turn the gradient of the scaled values into that of the normalized ones."""
+        if self._norm.scale is not None:
+            gradient *= self._padded[SCALE].reshape(gradient.shape[1], 1, gradient.shape[3])
+
     def write_normal(self, source: Array, target: Array) -> None:
         """target = (source - mean) * factor + shift, as the last forward pass had it."""
         mean, factor, shift = (

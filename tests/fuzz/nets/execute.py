@@ -69,8 +69,7 @@ class Run:
         """Give running averages values that differ from those of an untrained net."""
         rng = np.random.default_rng(5)
         for layer in self.net.layers:
-            for index in layer.averages:
-                blob = layer.blobs[index]
+            for blob in (layer.blobs[i] for i in layer.averages if i < len(layer.blobs)):
                 blob.data[...] = rng.uniform(0.5, 1.5, blob.shape).astype(np.float32)
 
     def _add_noise(self) -> None:
@@ -238,8 +237,5 @@ class Run:
                 self._record(f"weight diff {name}[{index}]", blob.diff)
 
     def _gradients(self) -> Iterator[str]:
-        """The blobs whose gradients must be there: where memory is shared, those of the ends."""
-        ends = {*self.net.inputs, *self.net.outputs}
-        for name in self.net.blobs:
-            if not self.case.shared or name in ends:
-                yield name
+        """The blobs whose gradients must be there: where memory is shared, those of inputs."""
+        return iter(self.net.inputs if self.case.shared else self.net.blobs)

@@ -236,6 +236,8 @@ class Blocks(Builder):
             count = (span // s if floor else -(-span // s)) + 1
             if p and (count - 1) * s >= size + p:
                 count -= 1
+            if (count - 1) * s - p >= size:
+                return None  # a window beyond the image has the lowest number there is as maximum
             sizes.append(count)
         mode = " round_mode: FLOOR" if floor else ""
         params = f"pooling_param {{ pool: {method} kernel_size: {k} stride: {s} pad: {p}{mode} }}"

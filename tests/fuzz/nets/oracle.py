@@ -17,6 +17,7 @@ from .execute import DOUBLE, FUSED, NUMPY, PLAIN, Record, Run, Variant
 Array = np.ndarray[Any, Any]
 CLOSE = 3e-5  # of the largest value of an array: nothing to look into
 NOISE = 2e-6  # of the largest value: what rounding may add to a blob in float32
+CANCELLED = 1e-5  # of the largest value anywhere: what differences of large numbers leave over
 NOISY_RUNS = 24
 MARGIN = 8.0  # how much larger than noise a difference must be
 HUGE = 1e30  # beyond it float32 may overflow where float64 does not
@@ -135,7 +136,18 @@ class _Noise:
             change = np.abs(np.where(known, records[number][1] - exact, 0))
             changes.append(float(np.nan_to_num(change, nan=0.0, posinf=HUGE).max(initial=0)))
         size = float(np.abs(np.where(known, exact, 0)).max(initial=0))
-        return max(changes) + NOISE * max(size, 1e-6)
+        return max(changes) + NOISE * size + CANCELLED * self._largest(number)
+
+    def _largest(self, number: int) -> float:
+        """The largest value among all records of this kind (values or gradients)."""
+        assert self._exact is not None
+        is_gradient = " diff " in self._exact[number][0]
+        sizes = [
+            float(np.abs(values).max(initial=0))
+            for what, values in self._exact
+            if (" diff " in what) == is_gradient and np.isfinite(values).all()
+        ]
+        return min(max(sizes, default=0.0), HUGE)
 
 
 def _gap(a: Array, b: Array) -> str:
