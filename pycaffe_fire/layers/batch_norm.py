@@ -237,7 +237,7 @@ class BatchNorm(Neuron):
         def backward() -> None:
             learns = [*(after.scale.param_propagate_down if after.scale else ()), False, False]
             data, addend = after.wanted
-            plan.backward(data, learns[0], learns[1], addend)
+            plan.backward(data, learns[0], learns[1], addend, self._gradients_are_seen)
 
         def forward() -> None:
             self.give_averages(plan)
