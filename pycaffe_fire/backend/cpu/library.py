@@ -42,7 +42,7 @@ from .native import build
 log = logging.getLogger("pycaffe_fire")
 
 ISA_VARIABLE = "FIRE_CPU_ISA"
-TEAM = "libgomp.so.1"
+LIBGOMP = "libgomp.so.1"
 TEAM_FUNCTIONS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 
 # Fields that are C-contiguous arrays of one type. `Floats | None` may be NULL in C.
@@ -70,7 +70,7 @@ class Library:
         if sys.platform != "linux":
             return
         try:
-            team = C.CDLL(TEAM)
+            team = C.CDLL(LIBGOMP)
         except OSError:
             return
         functions = (C.cast(getattr(team, name), C.c_void_p) for name in TEAM_FUNCTIONS)
@@ -125,12 +125,12 @@ class Kernel:
 
     def __init__(self, **values: Any) -> None:
         """Set fields by name; those left out are 0 or NULL until they are set."""
-        self.struct = self.Struct()
-        self.arrays: dict[str, Any] = {}  # keeps alive what the struct points to
+        self._struct = self.Struct()
+        self._arrays: dict[str, Any] = {}  # keeps alive what the struct points to
         self._tables: dict[str, Any] = {}
         self._is_checked = False
         self._function = load().function(type(self))
-        self._argument = C.byref(self.struct)
+        self._argument = C.byref(self._struct)
         for name, value in values.items():
             if not isinstance(getattr(type(self), name, None), _Field):
                 raise BackendError(f"kernel {self.name} has no field {name}")
@@ -146,7 +146,7 @@ class Kernel:
         A table of arrays needs so many in each. None is fine where the field allows it.
         """
         for name, count in elements.items():
-            array = self.arrays.get(name)
+            array = self._arrays.get(name)
             if array is None:
                 if not getattr(type(self), name).is_optional:
                     raise BackendError(f"kernel {self.name}: field {name} is not set")
@@ -181,10 +181,10 @@ class _Field:
         self.name, self.ctype = name, ctype
 
     def __get__(self, kernel: Kernel | None, owner: type) -> Any:
-        return self if kernel is None else getattr(kernel.struct, self.name)
+        return self if kernel is None else getattr(kernel._struct, self.name)
 
     def __set__(self, kernel: Kernel, value: Any) -> None:
-        setattr(kernel.struct, self.name, value)
+        setattr(kernel._struct, self.name, value)
         if self.ctype is C.c_int64:  # sizes depend on integers
             kernel._is_checked = False
 
@@ -197,14 +197,14 @@ class _ArrayField(_Field):
         self.dtype, self.is_optional = np.dtype(dtype), is_optional
 
     def __get__(self, kernel: Kernel | None, owner: type) -> Any:
-        return self if kernel is None else kernel.arrays.get(self.name)
+        return self if kernel is None else kernel._arrays.get(self.name)
 
     def __set__(self, kernel: Kernel, value: Any) -> None:
-        before = kernel.arrays.get(self.name)
+        before = kernel._arrays.get(self.name)
         if before is None or value is None or value.size < before.size:
             kernel._is_checked = False
         super().__set__(kernel, None if value is None else self.address(kernel, value))
-        kernel.arrays[self.name] = value
+        kernel._arrays[self.name] = value
 
     def address(self, kernel: Kernel, array: Any) -> int:
         """Return an array's address, or raise BackendError if C would misread the array."""
@@ -222,7 +222,7 @@ class _TableField(_ArrayField):
 
     def __set__(self, kernel: Kernel, value: Any) -> None:
         arrays = None if value is None else list(value)
-        kernel.arrays[self.name] = arrays
+        kernel._arrays[self.name] = arrays
         table = None
         if arrays is not None:
             table = (C.c_void_p * len(arrays))(*(self.address(kernel, a) for a in arrays))

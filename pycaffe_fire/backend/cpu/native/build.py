@@ -32,7 +32,9 @@ FLAGS = (
     # Nothing here makes assumptions about NaN, infinity or the order of sums.
     "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
 )  # fmt: skip
+# Without the flag, zig compiles every variant for the processor that it runs on.
 ZIG_FLAGS = ("-mcpu=baseline",)
+ZIG = (sys.executable, "-m", "ziglang", "cc", *ZIG_FLAGS)
 # Sources whose results are the same on every instruction set: no product is fused with a sum.
 EXACT = ("random.c", "records.c", "transform.c")
 
@@ -111,13 +113,12 @@ def _compilers() -> Iterator[tuple[str, ...]]:
     named = os.environ.get("CC")
     if named:
         command = tuple(shlex.split(named, posix=os.name != "nt"))
-        # Without this flag, zig compiles every variant for the processor that it runs on.
         yield (*command, *ZIG_FLAGS) if "zig" in named else command
     for name in ("cc", "gcc", "clang"):
         if shutil.which(name):
             yield (name,)
     if importlib.util.find_spec("ziglang"):
-        yield sys.executable, "-m", "ziglang", "cc", *ZIG_FLAGS
+        yield ZIG
 
 
 def _problem(command: tuple[str, ...]) -> str | None:
@@ -159,18 +160,18 @@ def is_current(folder: Path = SOURCES) -> bool:
         return False
 
 
-def update() -> bool:
-    """Compile the libraries beside the sources unless they are current; True if it compiled.
+def update() -> str | None:
+    """Compile the libraries beside the sources unless they are current.
 
-    Only one process at a time does so; others wait for it.
+    Only one process at a time does so; others wait for it. Returns the compiler's warnings, or
+    None if there was nothing to do.
     """
     if is_current():
-        return False
+        return None
     with _locked(SOURCES / "build.lock"):
         if is_current():  # another process has compiled them
-            return False
-        build(SOURCES, objects=SOURCES / OBJECTS)
-    return True
+            return None
+        return build(SOURCES, objects=SOURCES / OBJECTS)
 
 
 def build(
@@ -179,9 +180,9 @@ def build(
     command: Sequence[str] | None = None,
     objects: Path | None = None,
     flags: Sequence[str] = (),
-    extra: Sequence[Path] = (),
-) -> None:
-    """Compile every library of a target into a folder.
+    sources: Sequence[Path] | None = None,
+) -> str:
+    """Compile every library of a target into a folder, and return the compiler's warnings.
 
     Args:
         folder: Where the libraries and the record of their fingerprint are written.
@@ -189,7 +190,7 @@ def build(
         command: The compiler; by default the first that works here.
         objects: A folder that keeps object files, which the next build uses again.
         flags: More flags for the compiler and the linker, such as a sanitizer's.
-        extra: More sources, for tests.
+        sources: Other sources than all of this folder, for tests.
 
     Raises:
         BuildError: The compiler failed; the text has its messages.
@@ -201,30 +202,31 @@ def build(
             objects = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
         objects.mkdir(parents=True, exist_ok=True)
-        sources = [*sorted(SOURCES.glob("*.c")), *extra]
+        sources = sorted(SOURCES.glob("*.c")) if sources is None else sources
         pairs = [(source, variant) for variant in target.variants for source in sources]
-        compiled = _compile_all(command, pairs, objects, target, tuple(flags))
+        compiled, warnings = _compile_all(command, pairs, objects, target, tuple(flags))
         for variant in target.variants:
             own = [o for (_, v), o in zip(pairs, compiled, strict=True) if v is variant]
             library = folder / target.library(variant.isa)
             partial = library.with_name(f"{os.getpid()}.{library.name}")
             try:
-                _link(command, own, partial, target, variant, flags)
+                warnings += _link(command, own, partial, target, variant, flags)
                 os.replace(partial, library)
             finally:
                 partial.unlink(missing_ok=True)
         for old in {*objects.glob("*.o")} - set(compiled):
             old.unlink(missing_ok=True)
     (folder / RECORD).write_text(state + "\n")
+    return warnings
 
 
 def _compile_all(
     command: tuple[str, ...], pairs: list[tuple[Path, Variant]], objects: Path, target: Target,
     flags: tuple[str, ...],
-) -> list[Path]:  # fmt: skip
+) -> tuple[list[Path], str]:  # fmt: skip
     common = [path.read_bytes() for path in sorted(SOURCES.glob("*.h"))]
 
-    def compile_one(pair: tuple[Path, Variant]) -> Path:
+    def compile_one(pair: tuple[Path, Variant]) -> tuple[Path, str]:
         source, variant = pair
         own = _flags(target, variant) + flags
         if source.name in EXACT:
@@ -232,22 +234,24 @@ def _compile_all(
         call = [*command, *own, f"-I{SOURCES}"]
         digest = _digest(*common, source.read_bytes(), shlex.join(call).encode())
         compiled = objects / f"{source.stem}_{variant.isa}_{digest[:16]}.o"
-        if not compiled.exists():
-            partial = compiled.with_suffix(f".{os.getpid()}.o")
-            _run([*call, "-c", str(source), "-o", str(partial)])
-            os.replace(partial, compiled)
-        return compiled
+        if compiled.exists():
+            return compiled, ""
+        partial = compiled.with_suffix(f".{os.getpid()}.o")
+        warnings = _run([*call, "-c", str(source), "-o", str(partial)])
+        os.replace(partial, compiled)
+        return compiled, warnings
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return list(pool.map(compile_one, pairs))
+        done = list(pool.map(compile_one, pairs))
+    return [compiled for compiled, _ in done], "".join(warnings for _, warnings in done)
 
 
 def _link(
     command: tuple[str, ...], inputs: Sequence[Path], library: Path, target: Target,
     variant: Variant, flags: Sequence[str] = (),
-) -> None:  # fmt: skip
+) -> str:  # fmt: skip
     libraries = [] if target.system == "win32" else ["-pthread", "-lm"]
-    _run([
+    return _run([
         *command, *_flags(target, variant), *flags, "-shared", *map(str, inputs), "-o",
         str(library), *libraries,
     ])  # fmt: skip
@@ -257,13 +261,14 @@ def _flags(target: Target, variant: Variant) -> tuple[str, ...]:
     return *target.flags, *FLAGS, f"-DVECTOR={variant.vector}", *variant.flags
 
 
-def _run(command: list[str]) -> None:
+def _run(command: list[str]) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     except OSError as error:
         raise BuildError(str(error)) from error
     if done.returncode:
         raise BuildError(done.stderr or f"{shlex.join(command)} ended with {done.returncode}")
+    return done.stderr
 
 
 @contextlib.contextmanager
@@ -282,5 +287,14 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
+def main() -> None:
+    """Compile what has changed, and show what the compiler says."""
+    try:
+        warnings = update()
+    except BuildError as error:
+        sys.exit(str(error))
+    print("nothing has changed" if warnings is None else f"{warnings}compiled {SOURCES}")
+
+
 if __name__ == "__main__":
-    print("compiled" if update() else "nothing has changed")
+    main()
