@@ -9,6 +9,7 @@ from functools import cache
 from ..errors import BackendError
 from .base import Backend
 from .compiled import available
+from .cpu import library as native
 from .numpy import NumPyBackend
 
 log = logging.getLogger("pycaffe_fire")
@@ -28,7 +29,7 @@ def _cpu_kind() -> type[Backend]:
     try:
         library()
     except BackendError as error:
-        if not available():
+        if not available() or not native.available():
             log.warning("Running on the slower NumPy ops: %s", error)
             return NumPyBackend
         from .blas import BlasBackend

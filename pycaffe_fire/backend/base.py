@@ -158,9 +158,6 @@ class Backend(ABC):
     def expect_backward(self) -> None:  # noqa: B027
         """The plans made so far will run backward: begin with what that takes long to prepare."""
 
-    def expect_update(self, formula: Formula) -> None:  # noqa: B027
-        """`update` will be called with this formula."""
-
     def expect_softmax(self, shape: tuple[int, ...], axis: int) -> None:  # noqa: B027
         """`softmax` will be called for arrays of this shape."""
 

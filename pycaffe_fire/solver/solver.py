@@ -84,7 +84,6 @@ class Solver:
         self.rule = RULES[param.type](param)
         if dumps.isEnabledFor(logging.INFO):
             dumps.info("Initializing solver from parameters: \n%s", schema.to_text(param))
-        self.backend.expect_update(self.rule.formula)
         self._build_nets()
         self._check_memory()
         self._prepare_update()

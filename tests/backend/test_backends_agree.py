@@ -11,10 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pycaffe_fire.backend import compiled
 from pycaffe_fire.backend.base import Backend
 from pycaffe_fire.backend.blob import Blob
-from pycaffe_fire.backend.kernels.finite import all_finite
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.backend.plans import Draw
 from tests.backend.op_cases import (
@@ -239,20 +237,6 @@ def test_max_pooling_keeps_nan(fast: Backend, case: Pool, make: Make) -> None:
     want = run(NumPyBackend())
     assert np.isnan(want).any() and not np.isnan(want).all()
     np.testing.assert_array_equal(run(fast), want)
-
-
-@pytest.mark.skipif(not compiled.available(), reason="numba is not installed")
-@pytest.mark.parametrize("odd", [np.nan, -np.nan, np.inf, -np.inf])
-def test_no_odd_number_is_missed(odd: float) -> None:
-    """Also in loops over the few numbers that fill no vector, which compilers shorten."""
-    for size in (1, 5, 8, 31, 64, 131):
-        values = np.full(size, np.finfo(np.float32).min)
-        for parts in (1, 2):
-            assert all_finite(values, parts)
-            for i in range(size):
-                values[i], usual = odd, values[i]
-                assert not all_finite(values, parts), (size, parts, i)
-                values[i] = usual
 
 
 @LAYOUTS

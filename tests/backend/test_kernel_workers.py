@@ -24,13 +24,11 @@ from pycaffe_fire.backend.kernels import (
     channelwise,
     depthwise,
     dropout,
-    finite,
     joined,
     lrn,
     pooling,
     rows,
     softmax,
-    update,
     winograd,
 )
 from pycaffe_fire.data import kernels as data_kernels
@@ -42,8 +40,8 @@ needs_worker = pytest.mark.skipif(
     reason="there is no numba, or no core to spare",
 )
 MODULES = (
-    batch_norm, channelwise, data_kernels, depthwise, dropout, finite, joined, lrn, pooling, random,
-    rows, softmax, update, winograd,
+    batch_norm, channelwise, data_kernels, depthwise, dropout, joined, lrn, pooling, random,
+    rows, softmax, winograd,
 )  # fmt: skip
 KERNELS = {
     kernel.place: kernel
@@ -57,7 +55,7 @@ import os, signal, sys, time
 import numpy as np
 from pycaffe_fire.backend import compiled
 from pycaffe_fire.backend.kernel_workers import workers
-from pycaffe_fire.backend.kernels.update import add_into
+from tests.backend.sample_kernel import add_into
 
 compiled.expect(add_into)
 {then}
@@ -260,7 +258,7 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "
 """
 MET = (
     random._bits_loop, random._normal_loop, lrn.across, dropout.apply, pooling.max_backward,
-    finite.largest_bits, softmax.rows, update.sgd, pooling.maxima,
+    softmax.rows, pooling.maxima,
     winograd.spread_patches, winograd.gather_patches, winograd.gather_tiles,
     winograd.spread_tiles, winograd.spread_windows, winograd.gather_windows,
     winograd.spread_turned_windows,
@@ -279,17 +277,3 @@ def test_kernels_meet_the_types_that_they_say() -> None:
     for kernel in cast(tuple[compiled.Kernel, ...], MET):
         types, _ = compiled.numba().core.sigutils.normalize_signature(f"({kernel.types},)")
         assert types in kernel.compiled.overloads, kernel.place
-
-
-@needs_numba
-def test_the_kernels_of_the_update_are_expected_before_the_net_is_built(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Workers have nothing else to do while the first weights are drawn."""
-    backend = KernelBackend()
-    asked: list[Any] = []
-    monkeypatch.setattr(compiled.Kernel, "expect", lambda kernel: asked.append(kernel))
-    net = schema.parse_text(NET, schema.NetParameter())
-    param = schema.SolverParameter(type="SGD", lr_policy="fixed", base_lr=0.01, train_net_param=net)
-    Solver(param, SolverOptions(backend, 1))
-    assert asked[:2] == [update.sgd, finite.largest_bits] and dropout.apply in asked[2:]

@@ -26,6 +26,7 @@ from pycaffe_fire.backend.cpu import library, update
 from pycaffe_fire.backend.cpu.library import FloatArrays, Floats, Int32s, Ints, Kernel, Library
 from pycaffe_fire.backend.cpu.native import build
 from pycaffe_fire.backend.numpy import NumPyBackend
+from pycaffe_fire.backend.openmp import LIBGOMP
 from pycaffe_fire.backend.plans import Segment
 from pycaffe_fire.errors import BackendError
 from tests.solver.rule_cases import CASES, rule_of
@@ -164,7 +165,7 @@ def threads_of(
 
 def shared_team() -> bool:
     try:
-        return bool(ctypes.CDLL(library.LIBGOMP))
+        return bool(ctypes.CDLL(LIBGOMP))
     except OSError:
         return False
 
@@ -259,7 +260,7 @@ def test_kernels_run_after_a_fork() -> None:
             add_into(total, part, 3)
     assert (total == 7).all()
     """
-    for name in (library.LIBGOMP, "no such library"):
+    for name in (LIBGOMP, "no such library"):
         python(code.format(name=name))
 
 

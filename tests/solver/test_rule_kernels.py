@@ -12,8 +12,8 @@ import pytest
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
 from pycaffe_fire.backend.base import Backend
+from pycaffe_fire.backend.cpu import update
 from pycaffe_fire.backend.cuda import launch
-from pycaffe_fire.backend.kernels import update
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.backend.plans import Segment
 from pycaffe_fire.errors import SolverError

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..blob import Blob
+from ..cpu.update import add_into
 from ..kernels import rows as kernels
-from ..kernels.update import add_into
 from ..numpy.shifts import shifts
 from ..plans import WeightedPlan, Window
 from ..tensor import Array, ChannelsLast

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..blob import Blob
+from ..cpu.update import add_into
 from ..kernels import rows as kernels
-from ..kernels.update import add_into
 from ..numpy.add import Sum as PlainSum
 from ..numpy.weighted_sum import WeightedSum
 from ..plans import JoinPlan, Plan

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..blob import Blob
+from ..cpu.update import add_into
 from ..kernels import winograd as kernels
 from ..kernels.tiles import LANES
-from ..kernels.update import add_into
 from ..kernels.winograd import NO_IMAGES, PATCH, PRODUCTS, TILES
 from ..plans import Window
 from ..tensor import Array

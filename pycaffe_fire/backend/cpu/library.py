@@ -36,13 +36,13 @@ from typing import Annotated, Any, ClassVar, Union, get_args, get_origin, get_ty
 import numpy as np
 
 from ...errors import BackendError
+from ..openmp import LIBGOMP, bounded_spin
 from ..tensor import Array
 from .native import build
 
 log = logging.getLogger("pycaffe_fire")
 
 ISA_VARIABLE = "FIRE_CPU_ISA"
-LIBGOMP = "libgomp.so.1"
 TEAM_FUNCTIONS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 
 # Fields that are C-contiguous arrays of one type. `Floats | None` may be NULL in C.
@@ -70,7 +70,8 @@ class Library:
         if sys.platform != "linux":
             return
         try:
-            team = C.CDLL(LIBGOMP)
+            with bounded_spin():
+                team = C.CDLL(LIBGOMP)
         except OSError:
             return
         functions = (C.cast(getattr(team, name), C.c_void_p) for name in TEAM_FUNCTIONS)

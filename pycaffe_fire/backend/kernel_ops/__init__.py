@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ..blob import Blob
 from ..compiled import available, expect, use_threads
+from ..cpu import library as native
+from ..cpu import update as flat
 from ..kernel_workers import workers
-from ..kernels import finite
-from ..kernels import update as kernels
 from ..numpy import NumPyBackend
 from ..plans import ChannelPlan, Formula, MaskedPlan, Plan, Segment, SegmentDots, UpdateStep
 from ..tensor import Array
@@ -17,7 +17,8 @@ from .channelwise import Channelwise, PReLU, ScaleShift
 from .dropout import Dropout
 from .lrn import LRN
 from .softmax import Softmax, kernel_of, of_array
-from .update import Dots, Kernel, Update
+
+Kernel = Callable[..., None]  # of kernels/
 
 
 class KernelBackend(NumPyBackend):
@@ -53,7 +54,7 @@ class KernelBackend(NumPyBackend):
     def lrn(
         self, x: Blob, y: Blob, size: int, alpha: float, beta: float, k: float, across: bool
     ) -> Plan:
-        if LRN.supports(x):
+        if LRN.supports(x, across):
             return LRN(self, x, y, size, alpha, beta, k, across)
         return super().lrn(x, y, size, alpha, beta, k, across)
 
@@ -86,35 +87,27 @@ class KernelBackend(NumPyBackend):
             return super().softmax_plan(x, y, axis)
         return Softmax(self, x, y, axis)
 
-    def expect_update(self, formula: Formula) -> None:
-        if formula.kernel in kernels.RULES:
-            expect(kernels.RULES[formula.kernel], finite.largest_bits)
-
     def update(self, formula: Formula, segments: Sequence[Segment]) -> UpdateStep:
-        if not available() or formula.kernel not in kernels.RULES:
+        if not native.available() or formula.kernel not in flat.RULES:
             return super().update(formula, segments)
-        self.expect_update(formula)
-        return Update(self.threads, kernels.RULES[formula.kernel], segments)
+        return flat.Update(self.threads, formula.kernel, segments)
 
     def dots(self, segments: Sequence[Segment]) -> SegmentDots:
-        if not available():
+        if not native.available():
             return super().dots(segments)
-        return Dots(self.threads, segments)
+        return flat.Dots(self.threads, segments)
 
     def sum_of_squares(self, values: Array) -> float:
-        if not available():
+        if not native.available():
             return super().sum_of_squares(values)
-        use_threads(self.threads)
-        return kernels.sum_of_squares(values)
+        return flat.sum_of_squares(values, self.threads)
 
     def all_finite(self, values: Array) -> bool:
-        if not available():
+        if not native.available():
             return super().all_finite(values)
-        use_threads(self.threads)
-        return finite.all_finite(values, self.threads)
+        return flat.all_finite(values, self.threads)
 
     def accumulate(self, total: Array, part: Array) -> None:
-        if not available():
+        if not native.available():
             return super().accumulate(total, part)
-        use_threads(self.threads)
-        kernels.add_into(total, part)
+        flat.add_into(total, part, self.threads)

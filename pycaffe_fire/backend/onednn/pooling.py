@@ -9,7 +9,6 @@ import numpy as np
 
 from ..blob import Blob
 from ..compiled import available, use_threads
-from ..kernels.finite import all_finite, largest_bits
 from ..kernels.pooling import (
     AS_IN_A_RELU,
     UNROLLED,
@@ -73,7 +72,7 @@ class Pooling(PoolingPlan):
             if self._winners is not None and self._scatter is max_backward:
                 in_vectors = all(has_whole_blocks(blob.value.layout) for blob in (x, y))
                 self._finds_maxima = in_vectors and window.kernel in UNROLLED
-            ahead = [maxima] if self._finds_maxima else [largest_bits]
+            ahead = [maxima] if self._finds_maxima else []
             backend.expect(ahead, [] if self._winners is None else [self._scatter])
 
     @property
@@ -104,11 +103,9 @@ class Pooling(PoolingPlan):
 
     def _keep_nan(self) -> None:
         """oneDNN passes over NaN. A diverged net must show it, so NaN wins over every number."""
-        values, threads = self.x.value.buffer, self.backend.threads
+        values = self.x.value.buffer
         assert values is not None
-        values = values[: self.x.value.layout.elements]
-        use_threads(threads)
-        if not (np.isfinite(values).all() if not available() else all_finite(values, threads)):
+        if not self.backend.all_finite(values[: self.x.value.layout.elements]):
             Shifted(self.backend, self.x, self.y, "MAX", self.window, lay_out=False).forward()
 
     def backward(self) -> None:

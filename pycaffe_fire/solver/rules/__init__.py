@@ -2,7 +2,7 @@
 
 A new rule is one file here, with its formula as array code (see base.py), and one row in
 tests/solver/rule_cases.py. That serves on every backend. Where a profile shows it to matter, a
-kernel under the formula's name makes it faster: in backend/kernels/update.py for the CPU, in
+kernel under the formula's name makes it faster: in backend/cpu/native/update.c for the CPU, in
 backend/cuda/kernels/update.cu for GPUs; the tests compare it with the array code.
 """
 
