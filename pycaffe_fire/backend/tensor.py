@@ -107,7 +107,7 @@ class Tensor:
         # Told before the value is given out or its shape changes, where somebody has to know.
         self.guard: Callable[[Tensor], None] | None = None
         self._plain: Array | None = None
-        self._window: Array | None = None  # what a guarded plain tensor gives out views of
+        self._window: Array | None = None  # the array of which a plain tensor exports views
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -138,7 +138,7 @@ class Tensor:
         """Plain storage as an array."""
         assert self.buffer is not None
         count = prod(self.shape)
-        if self.guard is None or not count:
+        if not count or not self.backend.on_host:
             return self.buffer[:count].reshape(self.shape)
         if self._window is None:  # over a memoryview, so that views refer to it and can be counted
             self._window = np.frombuffer(memoryview(self.buffer), self.buffer.dtype)
@@ -160,11 +160,15 @@ class Tensor:
         return out
 
     def replace(self, values: Array) -> None:
-        """Take a new value, without keeping a plain copy beside another layout."""
+        """Take a new value; arrays that a caller holds show it."""
         self.allocate()
         if self.layout.is_plain:
             assert self.buffer is not None
             self.buffer[: prod(self.shape)] = values.reshape(-1)
+        elif self._plain is not None and self.held:
+            self._plain[...] = values
+            self.fresh = PLAIN
+            return
         else:
             self.backend.from_plain(self, values)
         self.fresh, self._plain = NATIVE, None
@@ -277,8 +281,7 @@ class Tensor:
 
     @property
     def held(self) -> bool:
-        """Is a plain array still held that `array` gave out? Of tensors whose own layout is plain
-        it is known only where they are guarded."""
+        """True if a caller still holds a plain array that `array` returned (on the host)."""
         if self._plain is not None:
             return sys.getrefcount(self._plain) > _UNHELD
         return self._window is not None and sys.getrefcount(self._window) > _UNHELD

@@ -247,7 +247,7 @@ class InferencePlan:
     @contextmanager
     def aside(self) -> Iterator[None]:
         """While the layers run by themselves: all blobs hold what the last pass has computed."""
-        self._recover()
+        self.recover()
         with self._working():
             yield
 
@@ -275,12 +275,12 @@ class InferencePlan:
         if self._busy:
             return
         if tensor in self._weights:
-            self._recover()
+            self.recover()
             self._changed.add(tensor)
         elif tensor in self._sources:
             self._remember(tensor)
         elif self._lost and tensor not in self._safe:
-            self._recover()
+            self.recover()
             self._kept.add(tensor)
         elif self._steps is not None:
             self._kept.add(tensor)
@@ -293,7 +293,7 @@ class InferencePlan:
         self._spare[source] = source.copied(spare)
         self._inputs[source] = (source.layout, self._spare[source])
 
-    def _recover(self) -> None:
+    def recover(self) -> None:
         """Let the layers compute what the last pass has left out."""
         net = self._net()
         if net is None or not self._lost:

@@ -34,9 +34,7 @@ class Join:
         self._norm = net.layers[self.first]
         self._bottom, self._top = net.bottoms[self.first], net.tops[self.first]
         self._leads = self.first in net.groups
-        self._one_by_one = [
-            (net.layers[i], net.bottoms[i], net.tops[i]) for i in members
-        ]
+        self._one_by_one = [(net.layers[i], net.bottoms[i], net.tops[i]) for i in members]
         self._op: JoinedOp | None = None
         self._planned: list[Layout] = []
         self._shown = False

@@ -288,6 +288,8 @@ class Net(Wiring):
     def _before_pass(self, first: int, last: int) -> None:
         """A pass over a part of the net finds everything as layers leave it one by one."""
         if first > 0 or last < len(self.layers) - 1:
+            if self.inference is not None:
+                self.inference.recover()
             for value in self.passing:
                 value.look()
             self.joins.separate()

@@ -23,8 +23,10 @@ class LRN(KernelPlan):
     """y = x * (k + alpha/n * sum of squares of the region)^-beta, n = size or size^2."""
 
     @staticmethod
-    def supports(x: Blob) -> bool:
-        return available() and x.value.layout.grid is not None
+    def supports(x: Blob, across: bool) -> bool:
+        """True if channels lie in blocks that rows of the kernel hold as a whole."""
+        grid = x.value.layout.grid
+        return available() and grid is not None and not (across and lrn.ROW % grid[3])
 
     def __init__(
         self, backend: KernelBackend, x: Blob, y: Blob, size: int, alpha: float, beta: float,

@@ -106,10 +106,16 @@ class BatchNorm(NormPlan):
 
         Where several plans do that with one blob, each goes on with what the one before it left.
         A buffer that is not the blob's own (a data layer lends it, or it is another blob's) is
-        never written: there the last output's serves again.
+        never written: there the last output's serves again. An array of the blob that a caller
+        holds must show the output, so then the input is copied.
         """
         value, source = self.x.value, self._source
         value.sync()
+        if self._layout.is_plain and value.held:
+            if source.buffer is value.buffer:
+                source.bind(None)
+            source.replace(value.copied())
+            return
         given, target = value.buffer, source.buffer
         assert isinstance(value, OneDNNTensor)
         if value.lent or target is given:

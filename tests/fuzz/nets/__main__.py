@@ -67,7 +67,11 @@ def _keep(judge: Judge, number: int, finding: str, options: argparse.Namespace) 
         def finds(case: Case) -> str:
             return judge.judge(case.text()).finding
 
-        case, found = shrink(case, finds, options.shrink)
+        smaller, what = shrink(case, finds, options.shrink)
+        if what:
+            case, found = smaller, what
+        else:
+            found = f"only after other nets in the same process: {finding}"
     options.keep.mkdir(parents=True, exist_ok=True)
     path = options.keep / f"{number}.prototxt"
     path.write_text(case.text(found))

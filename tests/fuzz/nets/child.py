@@ -18,6 +18,7 @@ def main() -> None:
     if "--guards" in sys.argv:
         from . import guards
 
+        guards.start()
         check = guards.judge
     else:
         check = judge

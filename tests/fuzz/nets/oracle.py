@@ -17,7 +17,10 @@ from .execute import DOUBLE, FUSED, NUMPY, PLAIN, Record, Run, Variant
 Array = np.ndarray[Any, Any]
 CLOSE = 3e-5  # of the largest value of an array: nothing to look into
 NOISE = 2e-6  # of the largest value: what rounding may add to a blob in float32
-CANCELLED = 1e-5  # of the largest value anywhere: what differences of large numbers leave over
+# Of the largest value anywhere: what differences of large numbers leave over, also where a norm
+# divides it by a small deviation.
+CANCELLED, CANCELLED_IN_NORMS = 1e-6, 5e-5
+NORMS = {"BatchNorm", "BN", "MVN", "GroupNorm", "LayerNorm", "Normalize"}
 NOISY_RUNS = 24
 MARGIN = 8.0  # how much larger than noise a difference must be
 HUGE = 1e30  # beyond it float32 may overflow where float64 does not
@@ -113,11 +116,12 @@ class _Noise:
             while len(self._noisy) < runs:
                 seed = len(self._noisy)
                 self._noisy.append(execute(self._case, DOUBLE, NOISE, seed).records)
-            if not self._differs(number, a, exact):
+            if not self._differs(number, a, b, exact):
                 return ""
         return f"{_gap(a, exact)}, noise {self._bound(number, exact):.2g}"
 
-    def _differs(self, number: int, a: Array, exact: Array) -> bool:
+    def _differs(self, number: int, a: Array, b: Array, exact: Array) -> bool:
+        """True if `a` is farther from the exact values than noise, or than `b` in float32."""
         known = np.isfinite(exact) & (np.abs(exact) < HUGE)
         for records in self._noisy:
             known &= np.isfinite(records[number][1])
@@ -126,7 +130,8 @@ class _Noise:
         if not known.any():
             return False
         gap = np.abs(np.where(known, a - exact, 0)).max()
-        return bool(gap > MARGIN * self._bound(number, exact))
+        rounded = np.abs(np.where(known, b - exact, 0)).max()
+        return bool(gap > MARGIN * max(self._bound(number, exact), rounded))
 
     def _bound(self, number: int, exact: Array) -> float:
         """The largest change that noise makes in a record, and what storing it rounds off."""
@@ -136,7 +141,9 @@ class _Noise:
             change = np.abs(np.where(known, records[number][1] - exact, 0))
             changes.append(float(np.nan_to_num(change, nan=0.0, posinf=HUGE).max(initial=0)))
         size = float(np.abs(np.where(known, exact, 0)).max(initial=0))
-        return max(changes) + NOISE * size + CANCELLED * self._largest(number)
+        has_norms = any(layer.type in NORMS for layer in self._case.layers)
+        floor = CANCELLED_IN_NORMS if has_norms else CANCELLED
+        return max(changes) + NOISE * size + floor * max(self._largest(number), 1.0)
 
     def _largest(self, number: int) -> float:
         """The largest value among all records of this kind (values or gradients)."""
