@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .case import Case
 from .generate import generate
-from .judges import Judge
+from .judges import ISAS, Judge
 from .shrink import shrink
 
 
@@ -23,8 +23,9 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, default=Path("fuzz_findings"), help="for findings")
     parser.add_argument("--shrink", type=int, default=300, help="tries to make a finding smaller")
     parser.add_argument("--stop-after", type=int, default=0, help="end after so many findings")
+    parser.add_argument("--isa", choices=sorted(ISAS), help="run on a lower instruction set")
     options = parser.parse_args()
-    judge = Judge(options.guards)
+    judge = Judge(options.guards, ISAS.get(options.isa))
     try:
         if options.cases:
             return _run_again(judge, options.cases)

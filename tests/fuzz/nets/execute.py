@@ -13,6 +13,7 @@ import pycaffe_fire as caffe
 from pycaffe_fire import schema
 from pycaffe_fire.backend import cpu_backend
 from pycaffe_fire.backend.base import Backend
+from pycaffe_fire.backend.blas import BlasBackend
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.layers import Context
 
@@ -34,6 +35,7 @@ class Variant:
 
 FUSED = Variant("fused", cpu_backend, fused=True)
 PLAIN = Variant("layer by layer", cpu_backend)
+BLAS = Variant("fused on NumPy's BLAS", BlasBackend, fused=True)
 NUMPY = Variant("numpy", lambda threads: NumPyBackend(1))
 DOUBLE = Variant("float64", lambda threads: NumPyBackend(1, np.float64))
 

@@ -74,7 +74,7 @@ class Builder:
         return tops[0]
 
     def may_overwrite(self, blob: str) -> bool:
-        """Can a layer work in place on a blob without changing the meaning of the net?"""
+        """True if a layer can work in place on a blob without changing what others read of it."""
         return blob not in self.read and self.writer[blob] not in READS_TOP
 
     def maybe_in_place(self, kind: str, blob: str, params: str = "", likely: float = 0.7) -> str:
@@ -222,8 +222,8 @@ class Blocks(Builder):
         shape, rng = self.shapes[x], self.rng
         method = rng.choice(("MAX", "MAX", "MAX", "AVE", "AVE", "STOCHASTIC"))
         if self.chance(0.12) and method != "STOCHASTIC":
-            return self.add("Pooling", [x], f"pooling_param {{ pool: {method} global_pooling: true }}",
-                            (*shape[:2], 1, 1))  # fmt: skip
+            params = f"pooling_param {{ pool: {method} global_pooling: true }}"
+            return self.add("Pooling", [x], params, (*shape[:2], 1, 1))
         floor = self.chance(0.25)
         k, s = rng.choice((1, 2, 2, 3, 3, 3, 5)), rng.choice((1, 1, 2, 2, 2, 3, 4))
         p = rng.choice((0, 0, 1)) if method != "STOCHASTIC" else 0
@@ -278,7 +278,10 @@ class Blocks(Builder):
         if total * prod(without) > LARGEST:
             return None
         given = "" if axis == 1 and self.chance(0.5) else f"concat_param {{ axis: {axis} }}"
-        return self.add("Concat", chosen, given, (*shape[:axis], total, *shape[axis + 1 :]))
+        y = self.add("Concat", chosen, given, (*shape[:axis], total, *shape[axis + 1 :]))
+        if len(chosen) == 1:
+            self.writer[y] = "Split"  # shares memory as a Split does
+        return y
 
     def split(self) -> str | None:
         x = self.pick()
@@ -541,8 +544,10 @@ def _actions(rng: random.Random, phase: str, shared: bool) -> tuple[Action, ...]
     elif shared:  # as a solver runs a net
         names = usual + rng.choices(["fwd", "bwd", "weights", "clear", "look"], k=3)
     else:
-        kinds = ["fwd", "bwd", "look", "look", "look_diff", "hold", "hold_diff", "weights", "clear",
-                 "write", "part_fwd", "part_bwd", "batch", "fwd", "hold_weights", "empty"]  # fmt: skip
+        kinds = [
+            "fwd", "bwd", "look", "look", "look_diff", "hold", "hold_diff", "weights", "clear",
+            "write", "part_fwd", "part_bwd", "batch", "fwd", "hold_weights", "empty",
+        ]  # fmt: skip
         if rng.random() < 0.05:
             usual = []
         names = usual + rng.choices(kinds, k=rng.randint(1, 5))

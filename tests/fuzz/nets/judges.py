@@ -16,6 +16,11 @@ from .oracle import Verdict
 
 ROOT = Path(__file__).parents[3]
 PATIENCE = 120.0  # seconds until a case counts as hanging
+# What makes oneDNN and our kernels use an instruction set.
+ISAS = {
+    isa: {"ONEDNN_MAX_CPU_ISA": theirs, "FIRE_CPU_ISA": isa}
+    for isa, theirs in (("baseline", "SSE41"), ("avx2", "AVX2"), ("avx512", "AVX512_CORE"))
+}
 
 
 class Judge:

@@ -12,7 +12,7 @@ import numpy as np
 from pycaffe_fire.errors import FireError
 
 from .case import Case
-from .execute import DOUBLE, FUSED, NUMPY, PLAIN, Record, Run, Variant
+from .execute import BLAS, DOUBLE, FUSED, NUMPY, PLAIN, Record, Run, Variant
 
 Array = np.ndarray[Any, Any]
 CLOSE = 3e-5  # of the largest value of an array: nothing to look into
@@ -55,8 +55,8 @@ def execute(case: Case, variant: Variant, noise: float = 0.0, noise_seed: int = 
         return Outcome(run.records if run else [], crash=traceback.format_exc(limit=-4))
 
 
-def judge(case: Case, variants: tuple[Variant, ...] = (FUSED, PLAIN)) -> Verdict:
-    """Run a case in every way and compare."""
+def judge(case: Case, variants: tuple[Variant, ...] = (FUSED, PLAIN, BLAS)) -> Verdict:
+    """Run a case in every way and compare with the NumPy backend."""
     reference = execute(case, NUMPY)
     outcomes = [(variant, execute(case, variant)) for variant in variants]
     for variant, outcome in [(NUMPY, reference), *outcomes]:
