@@ -316,12 +316,10 @@ class Blocks(Builder):
         shape = self.shapes[x]
         if self.chance(0.4):
             return self.add("Flatten", [x], "", (shape[0], prod(shape[1:])))
+        new: Shape
+        dims, new = f"dim: 0 dim: -1 dim: {shape[-1]}", (shape[0], prod(shape[1:-1]), shape[-1])
         if len(shape) == 4 and self.chance(0.6):
             dims, new = "dim: 0 dim: -1 dim: 1 dim: 1", (shape[0], prod(shape[1:]), 1, 1)
-        else:
-            dims, new = f"dim: 0 dim: -1 dim: {shape[-1]}", (
-                shape[0], prod(shape[1:-1]), shape[-1],
-            )  # fmt: skip
         return self.add("Reshape", [x], f"reshape_param {{ shape {{ {dims} }} }}", new)
 
     def inner_product(self) -> str | None:

@@ -110,4 +110,4 @@ def start() -> None:
 
     cpu_backend(1)
     install()
-    oracle.Run = GuardedRun  # type: ignore[attr-defined,misc]
+    oracle.Run = GuardedRun  # type: ignore[attr-defined]
