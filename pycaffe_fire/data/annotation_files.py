@@ -20,6 +20,7 @@ from .objects import NO_OBJECTS, Floats
 log = logging.getLogger("pycaffe_fire")
 
 Labels = Mapping[str, int]
+MOST_DIGITS = 9  # of a label
 
 
 class Found(NamedTuple):
@@ -54,7 +55,7 @@ def _label(name: str, labels: Labels, where: str) -> int:
 def _number(text: Any, where: str, what: str) -> float:
     try:
         value = float(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         value = float("nan")
     if not np.isfinite(value):
         raise DataError(f"{where}: {what} must be a number, got {text!r}")
@@ -147,7 +148,7 @@ def read_json(path: str, labels: Labels, height: int, width: int) -> Floats:
         content = json.loads(_read(path))
     except json.JSONDecodeError as error:
         raise DataError(f"{path}:{error.lineno}: is not JSON: {error.msg}") from None
-    except (UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # other encodings, integers without end
         raise DataError(f"{path}: is not JSON: {error}") from None
     if not isinstance(content, dict) or not isinstance(content.get("annotation"), list):
         raise DataError(f'{path}: expected an object with "image" and a list "annotation"')
@@ -179,7 +180,7 @@ def _txt_objects(path: str, lines: list[str]) -> Iterator[Found]:
         words, where = line.split(), f"{path}:{number}"
         if not words:
             continue
-        if len(words) != 5 or not words[0].isdecimal():
+        if len(words) != 5 or not words[0].isdecimal() or len(words[0]) > MOST_DIGITS:
             raise DataError(f'{where}: expected "label xmin ymin xmax ymax", got {line[:200]!r}')
         xmin, ymin, xmax, ymax = (_number(word, where, "a coordinate") for word in words[1:])
         yield Found(int(words[0]), (xmin, ymin, xmax, ymax), False, where)

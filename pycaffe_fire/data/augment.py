@@ -24,6 +24,7 @@ from . import colour, resize
 from .batch_sampler import check_samplers, cut, sample_window
 from .noise import add_noise, check_noise
 from .objects import NO_OBJECTS, Scene, Window, through_window
+from .pixel_limit import check_pixels
 from .resize_param import apply_resize, check_resize, padded_window, resize_shorter
 
 Pixels = NDArray[np.uint8]
@@ -218,7 +219,9 @@ class Augmenter:
             return scene
         ratio = dice.between(1.0, p.max_expand_ratio)
         channels, height, width = image.shape
-        canvas = np.empty((channels, int(height * ratio), int(width * ratio)), np.uint8)
+        size = (int(height * ratio), int(width * ratio))
+        check_pixels(*size, "transform_param: an image enlarged by expand_param")
+        canvas = np.empty((channels, *size), np.uint8)
         fill = list(self._param.mean_value) or [0.0]
         canvas[...] = np.rint(np.array(fill)).astype(np.uint8).reshape(-1, 1, 1)
         top = dice.below(canvas.shape[1] - height + 1)

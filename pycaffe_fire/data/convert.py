@@ -20,8 +20,9 @@ from ..backend import random
 from ..errors import DataError
 from .bad_records import FAIL, check_policy
 from .datum import encode_datum, image_datum
-from .image import encode_image, is_file_of_kind, max_pixels, read_bytes, read_image
+from .image import encode_image, is_file_of_kind, read_bytes, read_image
 from .image_list import read_list
+from .pixel_limit import max_pixels
 from .resize import resize
 from .work import ordered, progress
 from .writer import DatabaseWriter

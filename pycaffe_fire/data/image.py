@@ -17,6 +17,7 @@ from PIL import Image, ImageOps
 
 from ..errors import DataError
 from .arrow import shared_pixels
+from .pixel_limit import PIXELS_VARIABLE, check_pixels, max_pixels
 from .record_kernels import APPLICATIONS, TABLES
 from .resize import resize
 
@@ -42,16 +43,6 @@ FORMATS = (
 
 # In the environment: decode JPEGs at a fraction of their size where they are made smaller anyway.
 FAST_JPEG = "PYCAFFE_FIRE_FAST_JPEG"
-PIXELS_VARIABLE = "PYCAFFE_FIRE_MAX_PIXELS"
-_MAX_PIXELS = 1 << 25  # a small file may hold billions of them
-
-
-def max_pixels() -> int:
-    """How many pixels an image may have; an environment variable sets it."""
-    given = os.environ.get(PIXELS_VARIABLE, "")
-    if given and not given.isdecimal():
-        raise DataError(f'{PIXELS_VARIABLE} is a number of pixels, got "{given}"')
-    return int(given or _MAX_PIXELS)
 
 
 def decode_image(
@@ -127,15 +118,6 @@ def encode_image(
     return out.getvalue()
 
 
-def refuse_if_large(image: Image.Image, where: str) -> None:
-    """Before it is decoded."""
-    if image.width * image.height > max_pixels():
-        raise DataError(
-            f"{where}: has {image.width} x {image.height} pixels, more than {max_pixels():,}; if "
-            f"that is right, set {PIXELS_VARIABLE}"
-        )
-
-
 def _decode(
     file: Any, where: str, color: bool, gray: bool, upright: bool,
     reduce: Callable[[Image.Image], tuple[int, int]] = lambda image: image.size,
@@ -143,7 +125,7 @@ def _decode(
     """`reduce` gives the width and height that will do, before the image is decoded."""
     try:
         with Image.open(file, formats=FORMATS) as image:
-            refuse_if_large(image, where)
+            check_pixels(image.height, image.width, where)
             least = reduce(image)
             kind = _MODES.get(image.mode)
             if _is_deep(image) and (color or gray):

@@ -13,9 +13,10 @@ from PIL import Image
 
 from ..errors import DataError
 from .bad_records import FAIL
-from .image import FORMATS, Size, read_image, refuse_if_large
+from .image import FORMATS, Size, read_image
 from .image_list import lines_of
 from .order import Order
+from .pixel_limit import check_pixels
 from .resize import resize
 from .source import Buffers, Floats, ImageSource, Sample
 from .transformer import Transformer
@@ -54,7 +55,7 @@ def read_mask(path: str) -> NDArray[np.uint8]:
     try:
         with Image.open(path, formats=FORMATS) as file:
             if file.mode == "P":
-                refuse_if_large(file, path)
+                check_pixels(file.height, file.width, path)
                 return np.array(file)
     except (OSError, ValueError, SyntaxError):
         pass  # told below
@@ -122,7 +123,9 @@ class MaskSource(ImageSource):
         below, right = (max(0, want - has) for want, has in zip(crop, mask.shape, strict=True))
         if not below and not right:
             return image, mask
-        wide = np.empty((len(image), mask.shape[0] + below, mask.shape[1] + right), np.uint8)
+        size = (mask.shape[0] + below, mask.shape[1] + right)
+        check_pixels(*size, "transform_param: an image padded to crop_size")
+        wide = np.empty((len(image), *size), np.uint8)
         means = np.rint(self._transform.mean_values or [0]).astype(np.uint8)
         wide[...] = means[:, None, None] if len(means) in (1, len(image)) else 0
         wide[:, : mask.shape[0], : mask.shape[1]] = image

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from .image import decode_rows, max_pixels
+from .image import decode_rows
+from .pixel_limit import max_pixels
 from .record_kernels import (
     CHANNELS,
     COLUMNS,

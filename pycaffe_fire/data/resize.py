@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..backend import compiled
 from ..errors import DataError
+from .pixel_limit import check_pixels
 
 NEAREST, LINEAR, CUBIC, AREA, LANCZOS = "nearest", "linear", "cubic", "area", "lanczos"
 _UNIT = np.float32(2048.0)
@@ -34,6 +35,7 @@ def resize(
     _, old_height, old_width = image.shape
     if (height, width) == (old_height, old_width):
         return image
+    check_pixels(height, width, "a resized image")
     shrinks = height <= old_height and width <= old_width
     if method == LINEAR and (2 * height, 2 * width) == (old_height, old_width):
         method = AREA

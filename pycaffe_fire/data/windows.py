@@ -29,6 +29,7 @@ from ..schema.proto import TransformationParameter, WindowDataParameter
 from .bad_records import FAIL, BadRecords
 from .cache import Cache
 from .image import read_bytes, read_image
+from .pixel_limit import check_pixels
 from .resize import resize
 
 COLOURS = 3  # channels of every image that is read
@@ -113,6 +114,7 @@ class WindowSource:
     ) -> None:
         self._param, self._key, self._batch = param, key, batch
         self._crop = int(transform.crop_size)
+        check_pixels(self._crop, self._crop, "transform_param: an image of crop_size")
         self._mirror, self._scale = bool(transform.mirror), np.float32(transform.scale)
         self._file = read_windows(param.source, param.root_folder)
         self._split(param)

@@ -39,7 +39,7 @@ def need_same_shape(layer: Layer, bottom: Sequence[Blob]) -> None:
         layer.fail(f"these bottoms must have one shape, got {told}")
 
 
-def need_memory(layer: Layer, size: int, what: str) -> None:
+def need_memory(layer: Layer, size: int, what: str, way_out: str) -> None:
     """Refuse `what` if it takes `size` bytes of host memory that are not there."""
     if shortage := memory_shortage(size):
-        layer.fail(f"{what} {shortage}")
+        layer.fail(f"{what} {shortage}; {way_out}")

@@ -25,6 +25,7 @@ from .outputs import refusal
 FORMATS = ("VOC", "COCO", "ILSVRC")
 NEEDED = ("output_directory", "output_format", "label_map_file", "name_size_file")
 F = np.float32
+MOST_DIGITS = 9  # of the size of an image
 
 
 class NamedImage(NamedTuple):
@@ -212,6 +213,10 @@ def _read_labels(path: str, wanted: Iterable[int]) -> dict[int, str]:
     return names
 
 
+def _is_size(text: str) -> bool:
+    return text.isdecimal() and len(text) <= MOST_DIGITS and int(text) > 0
+
+
 def read_images(path: str) -> list[NamedImage]:
     """Names and sizes, in the order of the test."""
     try:
@@ -225,7 +230,7 @@ def read_images(path: str) -> list[NamedImage]:
         words = line.split()
         if not words:
             continue
-        if len(words) != 3 or not all(w.isdecimal() and int(w) for w in words[1:]):
+        if len(words) != 3 or not all(map(_is_size, words[1:])):
             raise DataError(f'{path}:{number}: expected "name height width", got {line[:200]!r}')
         images.append(NamedImage(words[0], int(words[1]), int(words[2])))
     if not images:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from math import prod
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -29,6 +30,7 @@ from ..data.transformer import Transformer
 from ..errors import DataError
 from ..schema.proto import BatchSampler
 from .base import Count, is_train
+from .checks import need_memory
 from .data_layer import DataLayer
 
 LOADER_THREADS = 2
@@ -85,6 +87,12 @@ class Feed(DataLayer):
             blob.reshape(size, *shape)
         schedule = leaf_schedule(batch_size, ctx.leaves, ctx.own_leaves, ctx.iter_size)
         threads = min(LOADER_THREADS, available_cores())
+        buffers = max(depth, threads) + 1
+        need_memory(
+            self, 4 * buffers * size * sum(map(prod, source.shapes)),
+            f"reading {buffers:,} batches of {size:,} samples ahead",
+            "lower batch_size or prefetch",
+        )  # fmt: skip
         self._source = source
         self._transform = self._device_transform(source)
         read = source

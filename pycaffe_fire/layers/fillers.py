@@ -38,7 +38,7 @@ def fill(blob: Blob, param: Any, key: int) -> None:
     if not blob.count:
         return
     if shortage := memory_shortage(BYTES * blob.count):
-        raise ValueError(f"filling {blob.dims()} elements {shortage}")
+        raise ValueError(f"filling {blob.dims()} elements {shortage}; make the layer smaller")
     use_threads(blob.backend.threads)
     blob.data[...] = blob.backend.xp.asarray(filler(blob.shape, param, key).reshape(blob.shape))
 

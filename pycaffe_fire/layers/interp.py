@@ -50,7 +50,8 @@ class Interp(Layer):
         top[0].reshape(*shape[:2], *out)
         # A matrix and four vectors of 8-byte numbers along each axis.
         size = 8 * sum(b * (a + 4) for a, b in zip(into, out, strict=True))
-        need_memory(self, size, f"resizing {into[0]} x {into[1]} to {out[0]} x {out[1]} pixels")
+        what = f"resizing {into[0]} x {into[1]} to {out[0]} x {out[1]} pixels"
+        need_memory(self, size, what, "make the top smaller")
         self._inside = (..., *(slice(-param.pad_beg, size - param.pad_beg) for size in into))
         self._rows, self._columns = (
             self.xp.asarray(_weights(a, b).astype(self.backend.dtype))

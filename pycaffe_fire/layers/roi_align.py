@@ -61,7 +61,8 @@ class ROIAlign(RegionLayer):
         if param.roi_end_mode not in (0, 1):
             self.fail(f"roi_end_mode must be 0 or 1, got {param.roi_end_mode}")
         points = max(self._size) * max(0, param.sampling_ratio)
-        need_memory(self, BYTES_PER_POINT * points, f"sampling_ratio {param.sampling_ratio}")
+        what = f"sampling_ratio {param.sampling_ratio}"
+        need_memory(self, BYTES_PER_POINT * points, what, "2 is usual")
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         need_axes(self, bottom[0], 4, "num, channels, height, width")

@@ -1,4 +1,4 @@
-"""Numbers that no field of a net or solver can mean: found once, at the edge."""
+"""Values that no field of a net or solver can mean: found once, at the edge."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import math
 from typing import Any
 
 LARGEST_INT = 2**31 - 1  # Caffe computes sizes as ints
-_MESSAGE, _FLOATS, _UNSIGNED = 11, (1, 2), (13,)  # protobuf's numbers of types: uint32 is 13
+# Numbers of protobuf's types.
+_MESSAGE, _STRING, _FLOATS, _UNSIGNED = 11, 9, (1, 2), (13,)
 _SKIPPED = ("blobs",)  # weights are numbers of any kind
 
 
 def impossible_number(message: Any) -> str:
-    """Which field holds NaN, infinity or a size beyond an int, as a sentence; empty if none."""
+    """Which field holds NaN, infinity, a size beyond an int or a string that cannot be a name or
+    path, as a sentence; empty if none."""
     for field, value in message.ListFields():
         if field.name in _SKIPPED:
             continue
@@ -25,6 +27,8 @@ def impossible_number(message: Any) -> str:
             return f"{field.name} must be a finite number, got {_text(values)}"
         elif field.type in _UNSIGNED and max(values, default=0) > LARGEST_INT:
             return f"{field.name} must be at most {LARGEST_INT:,}, got {_text(values)}"
+        elif field.type == _STRING and any("\0" in str(text) for text in values):
+            return f"{field.name} holds a zero character"
     return ""
 
 

@@ -147,6 +147,7 @@ def test_lists_that_are_not_there_keep_no_net_from_loading(
         ('output_format: "VOC" num_test_image: 4', None, None, "is 4, but .* names only 3"),
         ('output_format: "VOC"', "a 10\n", None, 'sizes.txt:1: expected "name height width"'),
         ('output_format: "VOC"', "a 10 0\n", None, "sizes.txt:1: expected"),
+        ('output_format: "VOC"', f"a 10 {'9' * 5000}\n", None, "sizes.txt:1: expected"),
         ('output_format: "VOC"', "\n", None, "names no images"),
         ('output_format: "VOC"', None, 'item { name: "cat" label: 1 }', "no name for label 2"),
         ('output_format: "VOC"', None, LABELS + 'item { name: "x" label: 2 }', "occurs twice"),
@@ -169,6 +170,16 @@ def test_bad_files_are_named(
     with pytest.raises(LayerError, match=match) as caught:
         layer(tmp_path, fields)
     assert 'layer "layer" (DetectionOutput): save_output_param' in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["VOC", "COCO", "ILSVRC"])
+def test_detections_that_are_not_finite_are_refused(tmp_path: Path, kind: str) -> None:
+    """Weights that diverged make boxes of NaN, which no format can hold."""
+    trial = layer(tmp_path, f'output_format: "{kind}"')
+    priors = np.stack([PRIORS.reshape(-1), np.ones(12)])[None]
+    with pytest.raises(LayerError, match="a detection of image a is not finite.*diverged"):
+        trial.forward([np.full((1, 12), np.inf), CONF.reshape(1, 9), priors])
+    assert written(tmp_path) == {}
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:

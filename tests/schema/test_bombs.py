@@ -84,7 +84,8 @@ def test_an_image_of_a_billion_pixels(tmp_path: Path) -> None:
 def test_the_limit_on_pixels_can_be_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from PIL import Image
 
-    from pycaffe_fire.data.image import PIXELS_VARIABLE, read_image
+    from pycaffe_fire.data.image import read_image
+    from pycaffe_fire.data.pixel_limit import PIXELS_VARIABLE
     from pycaffe_fire.errors import DataError
 
     Image.new("RGB", (20, 10)).save(tmp_path / "x.png")
