@@ -374,7 +374,7 @@ def kernel_classes() -> dict[str, type[Kernel]]:
 def c_structs() -> dict[str, list[tuple[str, str]]]:
     """The fields (name, type) of every struct in the C sources; structs inside are spread out."""
     structs: dict[str, list[tuple[str, str]]] = {}
-    for path in sorted(build.SOURCES.glob("*.c")):
+    for path in [*sorted(build.SOURCES.glob("*.h")), *sorted(build.SOURCES.glob("*.c"))]:
         text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", path.read_text(), flags=re.DOTALL)
         for name, body in re.findall(r"struct (\w+) \{([^{}]*)\};", text):
             fields: list[tuple[str, str]] = []

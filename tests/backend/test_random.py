@@ -1,4 +1,4 @@
-"""Philox against its published answers, and the numba and NumPy paths against each other."""
+"""Philox against its published answers, and the native kernels against NumPy's definitions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pycaffe_fire.backend import compiled, random
+from pycaffe_fire.backend import random
+from pycaffe_fire.backend.cpu import library
+from pycaffe_fire.backend.cpu.random import RandomNormal, RandomUniform, RandomWords
+from pycaffe_fire.errors import BackendError
 
 # (counter words, key words, output words) of Philox4x32-10 from the Random123 answer file.
 KNOWN = [
@@ -32,30 +35,74 @@ def test_known_answers(counter: Any, key: Any, expected: Any) -> None:
     assert tuple(int(p) >> shift & 0xFFFFFFFF for p in pairs for shift in (0, 32)) == expected
 
 
-@pytest.mark.parametrize("n", [1, 3, 4, 9, 64])
-def test_numpy_gives_the_same_bits(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = (random.key(7, "dropout"), 2**33 + 5, 2**34 + 1, 3, n)
-    fast = random.bits_batch(*arguments)
-    fast_uniform = random.uniform_batch(*arguments, np.empty((3, n), np.float32))
-    monkeypatch.setattr("pycaffe_fire.backend.compiled.available", lambda: False)
-    assert np.array_equal(fast, random.bits_batch(*arguments))
-    slow_uniform = random.uniform_batch(*arguments, np.empty((3, n), np.float32))
-    assert np.array_equal(fast_uniform, slow_uniform)
+GOLDEN_WORDS = [
+    [172096488, 3622981763, 1907748307, 3751164762, 183211733],
+    [700196285, 1966004416, 3761367784, 2064108057, 4283420804],
+]
+GOLDEN_NORMALS = ["-0x1.63866ap-2", "0x1.eb4a90p+0", "-0x1.05487ep+1", "0x1.3b03bap-2"]
+COUNTS = [1, 3, 4, 9, 64, 255, 256, 259, 16384, 16387, 50_001]
+
+
+@pytest.mark.parametrize("n", COUNTS)
+def test_kernels_give_the_bits_of_numpy(isa: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = [
+        (random.key(7, "dropout"), 2**33 + 5, 2**34 + 1),
+        (2**64 - 1, 2**48 - 1, 2**48 - 2),  # the last sample, and the first again
+        (5, 0, 2**32 - 2),  # samples whose high half changes
+    ]
+    for place in places:
+        words = random.bits_batch(*place, 3, n)
+        numbers = random.uniform_batch(*place, 3, n, np.empty((3, n), np.float32))
+        with monkeypatch.context() as patch:
+            patch.setattr(library, "available", lambda: False)
+            assert np.array_equal(words, random.bits_batch(*place, 3, n))
+            slow = random.uniform_batch(*place, 3, n, np.empty((3, n), np.float32))
+        assert np.array_equal(numbers, slow)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 200_003])
-def test_normal_numbers_do_not_depend_on_threads_or_compiler(
-    n: int, monkeypatch: pytest.MonkeyPatch
+def test_normal_numbers_are_those_of_numpy(
+    isa: str, n: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key, found = random.key(7, "fill"), []
-    for threads in (1, 2):
-        compiled.use_threads(threads)
-        found.append(random.normal(key, 0, 0, n))
-    monkeypatch.setattr(compiled, "available", lambda: False)
-    found.append(random.normal(key, 0, 0, n))
-    assert np.array_equal(found[0], found[1])
-    np.testing.assert_allclose(found[0], found[2], rtol=1e-7)  # the last bit of one in millions
-    assert (found[0] != found[2]).sum() <= 1
+    key = random.key(7, "fill")
+    found = random.normal(key, 0, 0, n)
+    monkeypatch.setattr(library, "available", lambda: False)
+    expected = random.normal(key, 0, 0, n)
+    np.testing.assert_allclose(found, expected, rtol=1e-7)  # the last bit of one in millions
+    assert (found != expected).sum() <= 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [(RandomWords, np.uint32), (RandomUniform, np.float32), (RandomNormal, np.float32)],
+)
+def test_bits_depend_on_no_instruction_set_and_no_threads(kind: Any, dtype: Any) -> None:
+    rows, count = 3, 70_001
+    found = []
+    for isa in library.supported() if library.available() else ():
+        with library.using(isa):
+            for threads in (1, 2, 3):
+                out = np.zeros((rows, count), dtype)
+                kind(
+                    threads=threads, key=2**63 + 5, step=3, sample=2**32 - 2, rows=rows,
+                    count=count, out=out,
+                ).run()  # fmt: skip
+                found.append(out)
+    assert all(np.array_equal(out, found[0]) for out in found)
+
+
+@pytest.mark.skipif(not library.available(), reason="the CPU kernels are not compiled")
+def test_a_kernel_needs_room_for_its_numbers() -> None:
+    with pytest.raises(BackendError, match="random_words: out has 9 elements, .* needs 10"):
+        RandomWords(threads=1, rows=2, count=5, out=np.zeros(9, np.uint32)).run()
+
+
+def test_golden_bits() -> None:
+    """Those of every release, instruction set and device."""
+    words = random.bits_batch(random.key(1701, "data"), 2**33 + 5, 2**34 + 1, 2, 5)
+    assert words.tolist() == GOLDEN_WORDS
+    numbers = random.normal(random.key(1701, "fill"), 0, 0, 4)
+    assert numbers.tolist() == [float.fromhex(text) for text in GOLDEN_NORMALS]
 
 
 def test_rows_are_samples_and_streams_differ() -> None:
