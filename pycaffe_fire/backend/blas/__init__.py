@@ -37,6 +37,11 @@ class BlasBackend(KernelBackend):
         super().__init__(threads)
         self._own = threading.local()
 
+    @property
+    def part_threads(self) -> int:
+        """How many threads a kernel may use now: one inside a part of `share`."""
+        return getattr(self._own, "threads", self.threads)
+
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self.threads - 1, "blas")
@@ -56,7 +61,11 @@ class BlasBackend(KernelBackend):
 
         def part(bounds: tuple[int, int]) -> None:
             use_threads(1)
-            run(*bounds)
+            self._own.threads = 1
+            try:
+                run(*bounds)
+            finally:
+                del self._own.threads
 
         with single_threaded_products:
             elsewhere = [self._pool.submit(part, bounds) for bounds in others]

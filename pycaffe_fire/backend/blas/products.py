@@ -1,12 +1,22 @@
-"""How many threads NumPy's BLAS uses for a product."""
+"""Threads of NumPy's BLAS, and objects that each of our threads has for itself."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import threadpoolctl
+
+T = TypeVar("T")
+
+
+class PerThread(threading.local, Generic[T]):
+    """An object that every thread makes for itself, such as a kernel inside a part of `share`."""
+
+    def __init__(self, make: Callable[[], T]) -> None:  # called by each thread that looks at it
+        self.own = make()
 
 
 class _SingleThreaded:
