@@ -154,6 +154,7 @@ def max_backward_for(
 ) -> tuple[Any, tuple[Any, ...]]:
     """The kernel that brings slopes of y to the winners of x, by their shapes, and what else it
     takes. There are two because one would have every net compile what few need."""
-    if window.kernel == (3, 3) and window.stride == (1, 1) and x == y:
+    # The kernel over whole planes would read and write beyond planes smaller than its window.
+    if window.kernel == (3, 3) and window.stride == (1, 1) and x == y and min(x[2:]) >= 3:
         return dense_max_backward, (window.pad,)
     return max_backward, (window.kernel, window.stride, window.pad, LIKE_OTHERS)
