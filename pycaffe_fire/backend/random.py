@@ -87,16 +87,18 @@ def bits_batch(key: int, step: int, first_sample: int, rows: int, n: int) -> NDA
 
 
 def uniform_batch(
-    key: int, step: int, first_sample: int, num_samples: int, n: int, out: NDArray[np.float32]
-) -> NDArray[np.float32]:
+    key: int, step: int, first_sample: int, num_samples: int, n: int, out: NDArray[np.float32],
+    threads: int = 1,
+) -> NDArray[np.float32]:  # fmt: skip
     """Fill out (num_samples, n) with numbers in [0, 1); row i is sample first_sample + i."""
     rows = out.reshape(num_samples, n)
     if not np.shares_memory(rows, out):
         raise ValueError("uniform_batch needs an output that can be seen as (num_samples, n)")
     if library.available() and out.flags.c_contiguous:
         RandomUniform(
-            threads=1, key=key, step=step, sample=first_sample, rows=num_samples, count=n, out=out
-        ).run()
+            threads=threads, key=key, step=step, sample=first_sample, rows=num_samples, count=n,
+            out=out,
+        ).run()  # fmt: skip
     else:
         words = bits_batch(key, step, first_sample, num_samples, n)
         np.multiply((words >> np.uint32(8)).astype(np.float32), _TO_UNIT, out=rows)
@@ -108,9 +110,9 @@ def bits(key: int, step: int, sample: int, n: int) -> NDArray[np.uint32]:
     return bits_batch(key, step, sample, 1, n).reshape(n)
 
 
-def uniform(key: int, step: int, sample: int, n: int) -> NDArray[np.float32]:
+def uniform(key: int, step: int, sample: int, n: int, threads: int = 1) -> NDArray[np.float32]:
     """n numbers in [0, 1), multiples of 2**-24."""
-    return uniform_batch(key, step, sample, 1, n, np.empty(n, np.float32))
+    return uniform_batch(key, step, sample, 1, n, np.empty(n, np.float32), threads)
 
 
 def normal(key: int, step: int, sample: int, n: int, threads: int = 1) -> NDArray[np.float32]:

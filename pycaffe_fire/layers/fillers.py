@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..backend.blob import Blob
-from ..backend.compiled import use_threads
 from ..backend.random import normal, uniform
 from ..backend.sizes import memory_shortage
 from ..registry import Registry
 
 Floats = NDArray[np.float32]
-Filler = Callable[[tuple[int, ...], Any, int], Floats]
+Filler = Callable[[tuple[int, ...], Any, int, int], Floats]  # shape, param, key, threads
 
 BYTES = 12  # per element: the blob, its new values, and the random bits that they are made of
 
@@ -39,8 +38,8 @@ def fill(blob: Blob, param: Any, key: int) -> None:
         return
     if shortage := memory_shortage(BYTES * blob.count):
         raise ValueError(f"filling {blob.dims()} elements {shortage}; make the layer smaller")
-    use_threads(blob.backend.threads)
-    blob.data[...] = blob.backend.xp.asarray(filler(blob.shape, param, key).reshape(blob.shape))
+    values = filler(blob.shape, param, key, blob.backend.threads)
+    blob.data[...] = blob.backend.xp.asarray(values.reshape(blob.shape))
 
 
 def _fan(shape: tuple[int, ...], variance_norm: int) -> float:
@@ -52,86 +51,86 @@ def _fan(shape: tuple[int, ...], variance_norm: int) -> float:
 
 
 @FILLERS.register("constant")
-def constant(shape: tuple[int, ...], param: Any, key: int) -> Floats:
+def constant(shape: tuple[int, ...], param: Any, key: int, threads: int) -> Floats:
     return np.full(shape, param.value, np.float32)
 
 
 @FILLERS.register("uniform")
-def uniform_filler(shape: tuple[int, ...], param: Any, key: int) -> Floats:
-    return _between(shape, param.min, param.max, key)
+def uniform_filler(shape: tuple[int, ...], param: Any, key: int, threads: int) -> Floats:
+    return _between(shape, param.min, param.max, key, threads)
 
 
 @FILLERS.register("whole")
-def whole(shape: tuple[int, ...], param: Any, key: int) -> Floats:
+def whole(shape: tuple[int, ...], param: Any, key: int, threads: int) -> Floats:
     """Whole numbers from min to below max, as labels are (not in Caffe)."""
-    values = np.floor(_between(shape, param.min, param.max, key))
+    values = np.floor(_between(shape, param.min, param.max, key, threads))
     kept: Floats = np.minimum(values, np.float32(param.max - 1))
     return kept
 
 
 @FILLERS.register("objects")
-def objects(shape: tuple[int, ...], param: Any, key: int) -> Floats:
+def objects(shape: tuple[int, ...], param: Any, key: int, threads: int) -> Floats:
     """Rows of image, label, instance, box, difficult; `value` objects of each image in turn, with
     labels from min to below max (not in Caffe)."""
     if len(shape) != 2 or shape[1] != 8 or param.value < 1:
         raise ValueError(f"the objects filler needs rows of 8 and a value of 1 or more: {shape}")
     rows = np.zeros(shape, np.float32)
     rows[:, 0] = np.arange(len(rows)) // int(param.value)
-    rows[:, 1] = whole((len(rows),), param, key)
+    rows[:, 1] = whole((len(rows),), param, key, threads)
     places = uniform(key, 1, 0, 4 * len(rows)).reshape(-1, 2, 2)
     rows[:, 3:5] = places[:, 0] * np.float32(0.6)
     rows[:, 5:7] = rows[:, 3:5] + np.float32(0.15) + places[:, 1] * np.float32(0.25)
     return rows
 
 
-def _between(shape: tuple[int, ...], low: float, high: float, key: int) -> Floats:
-    values = uniform(key, 0, 0, prod(shape))
+def _between(shape: tuple[int, ...], low: float, high: float, key: int, threads: int) -> Floats:
+    values = uniform(key, 0, 0, prod(shape), threads)
     values *= np.float32(high - low)
     values += np.float32(low)
     return values
 
 
 @FILLERS.register("gaussian")
-def gaussian(shape: tuple[int, ...], param: Any, key: int) -> Floats:
+def gaussian(shape: tuple[int, ...], param: Any, key: int, threads: int) -> Floats:
     """Normal with mean and std; `sparse` keeps on average that many inputs of each output."""
-    values = normal(key, 0, 0, prod(shape))
+    values = normal(key, 0, 0, prod(shape), threads)
     values *= np.float32(param.std)
     values += np.float32(param.mean)
     if param.sparse >= 0:
         keep = param.sparse / shape[0] if shape else 1.0
-        values = np.where(uniform(key, 1, 0, prod(shape)) < keep, values, np.float32(0))
+        values = np.where(uniform(key, 1, 0, prod(shape), threads) < keep, values, np.float32(0))
     return values
 
 
 @FILLERS.register("xavier")
-def xavier(shape: tuple[int, ...], param: Any, key: int) -> Floats:
+def xavier(shape: tuple[int, ...], param: Any, key: int, threads: int) -> Floats:
     """Uniform with variance 1/n (Glorot and Bengio)."""
     limit = sqrt(3.0 / _fan(shape, param.variance_norm))
-    return _between(shape, -limit, limit, key)
+    return _between(shape, -limit, limit, key, threads)
 
 
 @FILLERS.register("msra")
-def msra(shape: tuple[int, ...], param: Any, key: int) -> Floats:
+def msra(shape: tuple[int, ...], param: Any, key: int, threads: int) -> Floats:
     """Normal with variance 2 / ((1 + alpha^2) n) for PReLUs that start at alpha (He et al.).
 
     `scale` multiplies the values, as in Intel's fork.
     """
     std = param.scale * sqrt(2.0 / _fan(shape, param.variance_norm) / (1 + param.alpha**2))
-    values = normal(key, 0, 0, prod(shape))
+    values = normal(key, 0, 0, prod(shape), threads)
     values *= np.float32(std)
     return values
 
 
 @FILLERS.register("positive_unitball")
-def positive_unitball(shape: tuple[int, ...], param: Any, key: int) -> Floats:
+def positive_unitball(shape: tuple[int, ...], param: Any, key: int, threads: int) -> Floats:
     """Uniform in [0, 1), each output's inputs scaled to sum to 1."""
-    values = uniform(key, 0, 0, prod(shape)).reshape(*shape[:1], -1)
+    values = uniform(key, 0, 0, prod(shape), threads).reshape(*shape[:1], -1)
     normed: Floats = values / values.sum(axis=-1, keepdims=True)
     return normed
 
 
 @FILLERS.register("bilinear")
-def bilinear(shape: tuple[int, ...], param: Any, key: int) -> Floats:
+def bilinear(shape: tuple[int, ...], param: Any, key: int, threads: int) -> Floats:
     """Weights of bilinear interpolation, for a deconvolution that upsamples."""
     if len(shape) != 4 or shape[2] != shape[3]:
         raise ValueError(f"the bilinear filler needs 4 axes and square filters, got {list(shape)}")

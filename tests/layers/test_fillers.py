@@ -19,7 +19,7 @@ FAN_IN, FAN_OUT = 50 * 9, 200 * 9
 
 def filled(text: str, shape: tuple[int, ...] = SHAPE, key: int = 5) -> np.ndarray[Any, Any]:
     param = schema.parse_text(text, schema.FillerParameter())
-    return FILLERS[param.type](shape, param, key).reshape(shape)
+    return FILLERS[param.type](shape, param, key, 2).reshape(shape)
 
 
 def test_constant() -> None:
@@ -80,7 +80,7 @@ def test_scale_of_another_filler_is_refused() -> None:
 def test_objects_come_in_rows_of_8() -> None:
     param = schema.parse_text('type: "objects" value: 2 max: 3', schema.FillerParameter())
     with pytest.raises(ValueError, match="needs rows of 8"):
-        FILLERS[param.type]((4, 7), param, 1)
+        FILLERS[param.type]((4, 7), param, 1, 1)
 
 
 def test_positive_unitball() -> None:
