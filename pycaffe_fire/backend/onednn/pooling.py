@@ -16,6 +16,7 @@ from ..kernels.pooling import (
     max_backward_for,
     maxima,
 )
+from ..kernels.sweeps import WHOLE
 from ..numpy.pooling import Pooling as Shifted
 from ..plans import PoolingPlan, Rectified, Window
 from ..tensor import NATIVE, Array, Layout, Tensor
@@ -29,7 +30,6 @@ from .library import (
     POOL_MAX,
     dims,
 )
-from .norms import has_whole_blocks
 
 if TYPE_CHECKING:
     from . import OneDNNBackend
@@ -70,7 +70,8 @@ class Pooling(PoolingPlan):
         if method == "MAX":
             self._scatter, self._places = max_backward_for(x.shape, y.shape, window)
             if self._winners is not None and self._scatter is max_backward:
-                in_vectors = all(has_whole_blocks(blob.value.layout) for blob in (x, y))
+                planes = _planes_of(y.value.layout)
+                in_vectors = planes is not None and planes[2] % WHOLE == 0
                 self._finds_maxima = in_vectors and window.kernel in UNROLLED
             ahead = [maxima] if self._finds_maxima else []
             backend.expect(ahead, [] if self._winners is None else [self._scatter])
