@@ -61,30 +61,30 @@ KERNEL(copies) {
     finish_streams();
 }
 
-/* For vectors x and y of 4, 8, 16 and VECTOR floats in turn, at x + 16 k and y + 16 k:
+/* For vectors x and y of 4, NARROW_VECTOR and VECTOR floats in turn, at x + 16 k and y + 16 k:
  * kept = x where x > y, else y;  high = the larger;  low = the smaller;  half = x / 2, streamed;
- * sums[k] = the sum of the lanes of x */
+ * ints = the larger of the numbers' bits;  sums[k] = the sum of the lanes of x */
 struct lanes {
     int64_t threads;
     const float *x, *y;
-    float *kept, *high, *low, *half, *sums;
+    float *kept, *high, *low, *half, *ints, *sums;
 };
 
-#define TRY(type, k, sum)                                                       \
-    do {                                                                        \
+#define TRY(type, integers, k)                                                       \
+    do {                                                                             \
         type x = *(const type *)(a->x + 16 * k), y = *(const type *)(a->y + 16 * k); \
-        *(type *)(a->kept + 16 * k) = where(x > y, x, y);                       \
-        *(type *)(a->high + 16 * k) = larger(x, y);                             \
-        *(type *)(a->low + 16 * k) = smaller(x, y);                             \
-        put(a->half + 16 * k, x / 2, k % 2);                                    \
-        a->sums[k] = sum(x);                                                    \
+        *(type *)(a->kept + 16 * k) = where(x > y, x, y);                            \
+        *(type *)(a->high + 16 * k) = larger(x, y);                                  \
+        *(type *)(a->low + 16 * k) = smaller(x, y);                                  \
+        *(integers *)(a->ints + 16 * k) = larger((integers)x, (integers)y);          \
+        put(a->half + 16 * k, x / 2, k % 2);                                         \
+        a->sums[k] = sum_lanes(x);                                                   \
     } while (0)
 
 KERNEL(lanes) {
-    TRY(vec4, 0, sum4);
-    TRY(vec8, 1, sum8);
-    TRY(vec16, 2, sum16);
-    TRY(vec, 3, sum_lanes);
+    TRY(vec4, ivec4, 0);
+    TRY(narrow, inarrow, 1);
+    TRY(vec, ivec, 2);
     finish_streams();
 }
 

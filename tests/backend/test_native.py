@@ -104,10 +104,11 @@ class Lanes(Kernel):
     high: Floats
     low: Floats
     half: Floats
+    ints: Floats
     sums: Floats
 
     def check(self) -> None:
-        self.need(x=64, y=64, kept=64, high=64, low=64, half=64, sums=4)
+        self.need(x=48, y=48, kept=48, high=48, low=48, half=48, ints=48, sums=3)
 
 
 class Allocations(Kernel):
@@ -277,20 +278,24 @@ def test_streamed_copies(trial: Library) -> None:
 
 def test_vectors_of_every_width(trial: Library) -> None:
     rng = np.random.default_rng(1)
-    x, y = rng.standard_normal((2, 64)).astype(np.float32)
-    x[[1, 17, 33, 49]], y[[2, 18, 34, 50]] = np.nan, np.nan
-    memory = np.zeros(64 * 4 + 16, np.float32)
+    x, y = rng.standard_normal((2, 48)).astype(np.float32)
+    x[[1, 17, 33]], y[[2, 18, 34]] = np.nan, np.nan
+    memory = np.zeros(5 * 48 + 16, np.float32)
     aligned = memory[-memory.ctypes.data // 4 % 16 :]  # as streams need it
-    kept, high, low, half = aligned[:256].reshape(4, 64)
-    sums = np.zeros(4, np.float32)
-    Lanes(threads=1, x=x, y=y, kept=kept, high=high, low=low, half=half, sums=sums).run()
-    vector = {variant.isa: variant.vector for variant in build.this_machine().variants}
-    for k, width in enumerate((4, 8, 16, vector[trial.isa])):
+    kept, high, low, half, ints = aligned[: 5 * 48].reshape(5, 48)
+    sums = np.zeros(3, np.float32)
+    Lanes(
+        threads=1, x=x, y=y, kept=kept, high=high, low=low, half=half, ints=ints, sums=sums
+    ).run()  # fmt: skip
+    vector = {variant.isa: variant.vector for variant in build.this_machine().variants}[trial.isa]
+    for k, width in enumerate((4, min(vector, 8), vector)):
         here = slice(16 * k, 16 * k + width)
         np.testing.assert_array_equal(kept[here], np.where(x > y, x, y)[here])
         np.testing.assert_array_equal(high[here], np.where(y > x, y, x)[here])
         np.testing.assert_array_equal(low[here], np.where(y < x, y, x)[here])
         np.testing.assert_array_equal(half[here], x[here] / 2)
+        bits = [each.view(np.int32)[here] for each in (x, y, ints)]
+        np.testing.assert_array_equal(bits[2], np.maximum(bits[0], bits[1]))
         np.testing.assert_allclose(sums[k], x[here].sum(), rtol=1e-5)
 
 

@@ -18,7 +18,7 @@ class Rule(Kernel):
     """The fields that all rules share. A rule adds its history, `scale` and its own numbers."""
 
     w: Floats
-    g: Floats
+    gradient: Floats
     starts: Ints
     stops: Ints
     rates: Floats
@@ -37,7 +37,7 @@ class Rule(Kernel):
         blocks = ("starts", "stops", "rates", "l2", "l1")
         self.need(**dict.fromkeys(blocks, self.blocks))
         end = int(self.stops[: self.blocks].max(initial=0))
-        self.need(**dict.fromkeys(("w", "g", *self.own_fields()[0]), end))
+        self.need(**dict.fromkeys(("w", "gradient", *self.own_fields()[0]), end))
 
 
 class Sgd(Rule):
@@ -163,7 +163,7 @@ class Update(UpdateStep):
         kernel.l1, kernel.l2 = (
             (self._decays, self._zeros) if l1 else (self._zeros, self._decays)
         )  # fmt: skip
-        kernel.w, kernel.g = weights, gradients
+        kernel.w, kernel.gradient = weights, gradients
         for name, array in zip(self._history, history, strict=True):
             setattr(kernel, name, array)
         for name, value in zip(("scale", *self._numbers), (scale, *numbers), strict=True):

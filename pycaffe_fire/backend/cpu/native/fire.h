@@ -37,46 +37,120 @@
  * A comparison gives a vector of integers: -1 where it holds, else 0. Memory is read and written
  * through a pointer cast or `load` and `store`; no alignment is needed.
  *
- * `vec` has the machine's width. Blocked layouts have 8 or 16 channels in a block whatever the
- * machine's width is: vec8 and vec16 compile to several instructions where the machine has less.
+ * `vec` has the machine's width, VECTOR floats. `narrow` has the largest width that divides a block
+ * of 8 channels, NARROW_VECTOR floats: kernels for such blocks use it, because on an AVX-512 machine
+ * `vec` is too wide for them. There are no vectors that are wider than the machine's, because gcc
+ * takes them apart element by element.
  */
 #define ATTRIBUTES(bytes) __attribute__((vector_size(bytes), aligned(4), may_alias))
 typedef float vec4 ATTRIBUTES(16);
-typedef float vec8 ATTRIBUTES(32);
-typedef float vec16 ATTRIBUTES(64);
 typedef int32_t ivec4 ATTRIBUTES(16);
+#if VECTOR >= 8
+typedef float vec8 ATTRIBUTES(32);
 typedef int32_t ivec8 ATTRIBUTES(32);
+#endif
+#if VECTOR >= 16
+typedef float vec16 ATTRIBUTES(64);
 typedef int32_t ivec16 ATTRIBUTES(64);
+#endif
+
+#define NARROW_VECTOR (VECTOR < 8 ? VECTOR : 8)
 typedef float vec ATTRIBUTES(4 * VECTOR);
 typedef int32_t ivec ATTRIBUTES(4 * VECTOR);
+typedef uint32_t uvec ATTRIBUTES(4 * VECTOR);
+typedef float narrow ATTRIBUTES(4 * NARROW_VECTOR);
+typedef int32_t inarrow ATTRIBUTES(4 * NARROW_VECTOR);
 
 INLINE vec load(const float *p) { return *(const vec *)p; }
 INLINE void store(float *p, vec v) { *(vec *)p = v; }
+
+/* The same where an array may end within the vector, after `count` floats: those beyond its end are
+ * 0 and are not stored. `count` may be larger than VECTOR. */
+INLINE vec load_some(const float *p, int64_t count) {
+    if (count >= VECTOR) return load(p);
+    vec v = {0};
+    for (int k = 0; k < VECTOR; k++)
+        if (k < count) v[k] = p[k];
+    return v;
+}
+INLINE void store_some(float *p, vec v, int64_t count) {
+    if (count >= VECTOR) {
+        store(p, v);
+        return;
+    }
+    for (int k = 0; k < VECTOR; k++)
+        if (k < count) p[k] = v[k];
+}
+
 INLINE vec broadcast(float x) { return x - (vec){0}; }
 
 /* a where the comparison `mask` holds, else b; for vectors of any width. */
 #define where(mask, a, b) \
     ((__typeof__(a))(((mask) & (__typeof__(mask))(a)) | (~(mask) & (__typeof__(mask))(b))))
 
-/* The second operand where it compares so, else the first, which is what NaN leaves in place. */
-#define larger(a, b) where((b) > (a), b, a)
-#define smaller(a, b) where((b) < (a), b, a)
+/* The function for the width and the type of a vector. */
+#if VECTOR == 4
+#define FOR_TYPE(f, v) _Generic((v), vec4: f##4, ivec4: i##f##4)
+#elif VECTOR == 8
+#define FOR_TYPE(f, v) _Generic((v), vec4: f##4, ivec4: i##f##4, vec8: f##8, ivec8: i##f##8)
+#else
+#define FOR_TYPE(f, v)                                                           \
+    _Generic((v), vec4: f##4, ivec4: i##f##4, vec8: f##8, ivec8: i##f##8, vec16: f##16, \
+             ivec16: i##f##16)
+#endif
 
-/* The sum of all lanes: halves are added to halves, so bits depend on the width alone. */
+/* larger(a, b) = b > a ? b : a and smaller(a, b) = b < a ? b : a, so NaN in either gives a. For
+ * vectors of floats or integers of any width. */
+#define larger(a, b) FOR_TYPE(larger, a)(a, b)
+#define smaller(a, b) FOR_TYPE(smaller, a)(a, b)
+
+/* Compilers do not find the instruction for it in `where`. */
+#define EXTREMES(width, vector, more, less)                                   \
+    INLINE vector larger##width(vector a, vector b) { return (vector)more; }  \
+    INLINE vector smaller##width(vector a, vector b) { return (vector)less; }
+#define INTEGER_EXTREMES(width, vector, more, less)                            \
+    INLINE vector ilarger##width(vector a, vector b) { return (vector)more; }  \
+    INLINE vector ismaller##width(vector a, vector b) { return (vector)less; }
+#if defined(__SSE__)
+EXTREMES(4, vec4, _mm_max_ps((__m128)b, (__m128)a), _mm_min_ps((__m128)b, (__m128)a))
+#else
+EXTREMES(4, vec4, where(b > a, b, a), where(b < a, b, a))
+#endif
+INTEGER_EXTREMES(4, ivec4, where(b > a, b, a), where(b < a, b, a))
+#if VECTOR >= 8
+EXTREMES(8, vec8, _mm256_max_ps((__m256)b, (__m256)a), _mm256_min_ps((__m256)b, (__m256)a))
+INTEGER_EXTREMES(8, ivec8, _mm256_max_epi32((__m256i)b, (__m256i)a),
+                 _mm256_min_epi32((__m256i)b, (__m256i)a))
+#endif
+#if VECTOR >= 16
+EXTREMES(16, vec16, _mm512_max_ps((__m512)b, (__m512)a), _mm512_min_ps((__m512)b, (__m512)a))
+INTEGER_EXTREMES(16, ivec16, _mm512_max_epi32((__m512i)b, (__m512i)a),
+                 _mm512_min_epi32((__m512i)b, (__m512i)a))
+#endif
+
+/* The sum of all lanes of a vector of floats: halves are added to halves. */
+#if VECTOR == 4
+#define sum_lanes(v) sum4(v)
+#elif VECTOR == 8
+#define sum_lanes(v) _Generic((v), vec4: sum4, vec8: sum8)(v)
+#else
+#define sum_lanes(v) _Generic((v), vec4: sum4, vec8: sum8, vec16: sum16)(v)
+#endif
 INLINE float sum4(vec4 v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+#if VECTOR >= 8
 INLINE float sum8(vec8 v) {
     vec4 halves[2];
     memcpy(halves, &v, sizeof v);
     return sum4(halves[0] + halves[1]);
 }
+#endif
+#if VECTOR >= 16
 INLINE float sum16(vec16 v) {
     vec8 halves[2];
     memcpy(halves, &v, sizeof v);
     return sum8(halves[0] + halves[1]);
 }
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
-#define sum_lanes JOIN(sum, VECTOR)
+#endif
 
 INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }

@@ -13,15 +13,15 @@
 struct flat {
     int64_t threads;
     float *w;
-    const float *g;
+    const float *gradient;
     const int64_t *starts, *stops;   /* of blocks, in elements */
     const float *rates, *l2, *l1;    /* of blocks */
     int64_t blocks;
 };
 
 struct block {
-    float *restrict w;
-    const float *restrict g;
+    float *w;
+    const float *gradient;
     int64_t start, size;
     float rate, l2, l1;
 };
@@ -29,11 +29,14 @@ struct block {
 INLINE struct block block_of(const struct flat *a, int64_t i) {
     int64_t start = a->starts[i];
     return (struct block){
-        a->w + start, a->g + start, start, a->stops[i] - start, a->rates[i], a->l2[i], a->l1[i]};
+        a->w + start, a->gradient + start, start, a->stops[i] - start,
+        a->rates[i], a->l2[i], a->l1[i]};
 }
 
 INLINE float decayed(float g, float w, float l2, float l1) {
-    return g + l2 * w + l1 * ((float)(w > 0) - (float)(w < 0));
+    g += l2 * w;
+    if (l1 != 0) g += l1 * ((float)(w > 0) - (float)(w < 0)); /* compilers make two loops of it */
+    return g;
 }
 
 /* h = momentum h + rate g;  w -= h */
@@ -44,13 +47,16 @@ struct sgd {
 };
 
 static void sgd_block(int64_t task, const void *args) {
-    const struct sgd *a = args;
-    const struct block b = block_of(&a->flat, task);
-    float *restrict h = a->h + b.start;
+    const struct sgd a = *(const struct sgd *)args;
+    const struct block b = block_of(&a.flat, task);
+    float *restrict w = b.w;
+    const float *restrict gradient = b.gradient;
+    float *restrict h = a.h + b.start;
     for (int64_t i = 0; i < b.size; i++) {
-        float v = a->momentum * h[i] + b.rate * decayed(a->scale * b.g[i], b.w[i], b.l2, b.l1);
+        float g = decayed(a.scale * gradient[i], w[i], b.l2, b.l1);
+        float v = a.momentum * h[i] + b.rate * g;
         h[i] = v;
-        b.w[i] -= v;
+        w[i] -= v;
     }
 }
 
@@ -64,14 +70,16 @@ struct nesterov {
 };
 
 static void nesterov_block(int64_t task, const void *args) {
-    const struct nesterov *a = args;
-    const struct block b = block_of(&a->flat, task);
-    float *restrict h = a->h + b.start;
+    const struct nesterov a = *(const struct nesterov *)args;
+    const struct block b = block_of(&a.flat, task);
+    float *restrict w = b.w;
+    const float *restrict gradient = b.gradient;
+    float *restrict h = a.h + b.start;
     for (int64_t i = 0; i < b.size; i++) {
-        float old = h[i];
-        float v = a->momentum * old + b.rate * decayed(a->scale * b.g[i], b.w[i], b.l2, b.l1);
+        float g = decayed(a.scale * gradient[i], w[i], b.l2, b.l1);
+        float old = h[i], v = a.momentum * old + b.rate * g;
         h[i] = v;
-        b.w[i] -= (1 + a->momentum) * v - a->momentum * old;
+        w[i] -= (1 + a.momentum) * v - a.momentum * old;
     }
 }
 
@@ -85,13 +93,15 @@ struct adagrad {
 };
 
 static void adagrad_block(int64_t task, const void *args) {
-    const struct adagrad *a = args;
-    const struct block b = block_of(&a->flat, task);
-    float *restrict h = a->h + b.start;
+    const struct adagrad a = *(const struct adagrad *)args;
+    const struct block b = block_of(&a.flat, task);
+    float *restrict w = b.w;
+    const float *restrict gradient = b.gradient;
+    float *restrict h = a.h + b.start;
     for (int64_t i = 0; i < b.size; i++) {
-        float g = decayed(a->scale * b.g[i], b.w[i], b.l2, b.l1);
+        float g = decayed(a.scale * gradient[i], w[i], b.l2, b.l1);
         h[i] += g * g;
-        b.w[i] -= b.rate * g / (sqrtf(h[i]) + a->delta);
+        w[i] -= b.rate * g / (sqrtf(h[i]) + a.delta);
     }
 }
 
@@ -105,13 +115,15 @@ struct rmsprop {
 };
 
 static void rmsprop_block(int64_t task, const void *args) {
-    const struct rmsprop *a = args;
-    const struct block b = block_of(&a->flat, task);
-    float *restrict h = a->h + b.start;
+    const struct rmsprop a = *(const struct rmsprop *)args;
+    const struct block b = block_of(&a.flat, task);
+    float *restrict w = b.w;
+    const float *restrict gradient = b.gradient;
+    float *restrict h = a.h + b.start;
     for (int64_t i = 0; i < b.size; i++) {
-        float g = decayed(a->scale * b.g[i], b.w[i], b.l2, b.l1);
-        h[i] = a->decay * h[i] + (1 - a->decay) * g * g;
-        b.w[i] -= b.rate * g / (sqrtf(h[i]) + a->delta);
+        float g = decayed(a.scale * gradient[i], w[i], b.l2, b.l1);
+        h[i] = a.decay * h[i] + (1 - a.decay) * g * g;
+        w[i] -= b.rate * g / (sqrtf(h[i]) + a.delta);
     }
 }
 
@@ -126,15 +138,17 @@ struct adadelta {
 };
 
 static void adadelta_block(int64_t task, const void *args) {
-    const struct adadelta *a = args;
-    const struct block b = block_of(&a->flat, task);
-    float *restrict h = a->h + b.start, *restrict u = a->u + b.start;
+    const struct adadelta a = *(const struct adadelta *)args;
+    const struct block b = block_of(&a.flat, task);
+    float *restrict w = b.w;
+    const float *restrict gradient = b.gradient;
+    float *restrict h = a.h + b.start, *restrict u = a.u + b.start;
     for (int64_t i = 0; i < b.size; i++) {
-        float g = decayed(a->scale * b.g[i], b.w[i], b.l2, b.l1);
-        h[i] = a->momentum * h[i] + (1 - a->momentum) * g * g;
-        float v = g * sqrtf((u[i] + a->delta) / (h[i] + a->delta));
-        u[i] = a->momentum * u[i] + (1 - a->momentum) * v * v;
-        b.w[i] -= b.rate * v;
+        float g = decayed(a.scale * gradient[i], w[i], b.l2, b.l1);
+        h[i] = a.momentum * h[i] + (1 - a.momentum) * g * g;
+        float v = g * sqrtf((u[i] + a.delta) / (h[i] + a.delta));
+        u[i] = a.momentum * u[i] + (1 - a.momentum) * v * v;
+        w[i] -= b.rate * v;
     }
 }
 
@@ -149,15 +163,17 @@ struct adam {
 };
 
 static void adam_block(int64_t task, const void *args) {
-    const struct adam *a = args;
-    const struct block b = block_of(&a->flat, task);
-    const float rate = b.rate * a->correction;
-    float *restrict m = a->m + b.start, *restrict v = a->v + b.start;
+    const struct adam a = *(const struct adam *)args;
+    const struct block b = block_of(&a.flat, task);
+    float *restrict w = b.w;
+    const float *restrict gradient = b.gradient;
+    const float rate = b.rate * a.correction;
+    float *restrict m = a.m + b.start, *restrict v = a.v + b.start;
     for (int64_t i = 0; i < b.size; i++) {
-        float g = decayed(a->scale * b.g[i], b.w[i], b.l2, b.l1);
-        m[i] = a->beta1 * m[i] + (1 - a->beta1) * g;
-        v[i] = a->beta2 * v[i] + (1 - a->beta2) * g * g;
-        b.w[i] -= rate * m[i] / (sqrtf(v[i]) + a->delta);
+        float g = decayed(a.scale * gradient[i], w[i], b.l2, b.l1);
+        m[i] = a.beta1 * m[i] + (1 - a.beta1) * g;
+        v[i] = a.beta2 * v[i] + (1 - a.beta2) * g * g;
+        w[i] -= rate * m[i] / (sqrtf(v[i]) + a.delta);
     }
 }
 
@@ -172,15 +188,17 @@ struct adamw {
 };
 
 static void adamw_block(int64_t task, const void *args) {
-    const struct adamw *a = args;
-    const struct block b = block_of(&a->flat, task);
-    float *restrict m = a->m + b.start, *restrict v = a->v + b.start;
+    const struct adamw a = *(const struct adamw *)args;
+    const struct block b = block_of(&a.flat, task);
+    float *restrict w = b.w;
+    const float *restrict gradient = b.gradient;
+    float *restrict m = a.m + b.start, *restrict v = a.v + b.start;
     for (int64_t i = 0; i < b.size; i++) {
-        float g = a->scale * b.g[i];
-        m[i] = a->beta1 * m[i] + (1 - a->beta1) * g;
-        v[i] = a->beta2 * v[i] + (1 - a->beta2) * g * g;
-        float step = a->correction * m[i] / (sqrtf(v[i]) + a->delta);
-        b.w[i] -= b.rate * decayed(step, b.w[i], b.l2, b.l1);
+        float g = a.scale * gradient[i];
+        m[i] = a.beta1 * m[i] + (1 - a.beta1) * g;
+        v[i] = a.beta2 * v[i] + (1 - a.beta2) * g * g;
+        float step = a.correction * m[i] / (sqrtf(v[i]) + a.delta);
+        w[i] -= b.rate * decayed(step, w[i], b.l2, b.l1);
     }
 }
 
@@ -190,7 +208,7 @@ KERNEL(adamw) { run_tasks(a->flat.blocks, adamw_block, a, a->flat.threads); }
 
 /* sums[k] = sum of x[i] y[i] over block k, in double precision. Products of floats are exact, and
  * each of the LANES partial sums has its own place, so bits are the same on every machine. */
-enum { LANES = 16 };
+enum { LANES = 32 };
 
 struct block_dots {
     int64_t threads;
@@ -245,22 +263,23 @@ struct largest_bits {
 
 static void largest_of_part(int64_t task, const void *args) {
     const struct largest_bits *a = args;
-    int64_t start = a->count * task / a->parts, size = a->count * (task + 1) / a->parts - start;
-    const ivec *bits;
-    ivec found = {0};
-    int64_t i = 0;
-    for (; i + VECTOR <= size; i += VECTOR) {
-        bits = (const ivec *)(a->values + start + i);
-        found = larger(found, *bits & 0x7FFFFFFF);
+    int64_t i = a->count * task / a->parts, stop = a->count * (task + 1) / a->parts;
+    const int32_t without_sign = 0x7FFFFFFF;
+    ivec found[4] = {{0}};
+    for (; i + 4 * VECTOR <= stop; i += 4 * VECTOR)
+        for (int k = 0; k < 4; k++) {
+            ivec bits = *(const ivec *)(a->values + i + k * VECTOR);
+            found[k] = larger(found[k], bits & without_sign);
+        }
+    found[0] = larger(larger(found[0], found[1]), larger(found[2], found[3]));
+    int32_t largest = 0, bits;
+    for (int k = 0; k < VECTOR; k++) largest = found[0][k] > largest ? found[0][k] : largest;
+    for (; i < stop; i++) {
+        memcpy(&bits, a->values + i, sizeof bits);
+        bits &= without_sign;
+        largest = bits > largest ? bits : largest;
     }
-    int32_t most_found = 0, rest;
-    for (; i < size; i++) {
-        memcpy(&rest, a->values + start + i, sizeof rest);
-        rest &= 0x7FFFFFFF;
-        most_found = rest > most_found ? rest : most_found;
-    }
-    for (int k = 0; k < VECTOR; k++) most_found = found[k] > most_found ? found[k] : most_found;
-    a->largest[task] = most_found;
+    a->largest[task] = largest;
 }
 
 KERNEL(largest_bits) { run_tasks(a->parts, largest_of_part, a, a->threads); }
