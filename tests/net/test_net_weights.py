@@ -185,3 +185,20 @@ def test_weights_are_stored_once() -> None:
     held = net.params["a"][0].data
     np.testing.assert_array_equal(held, before)
     assert weights.held
+
+
+@pytest.mark.parametrize(("channels", "outputs"), [(3, 48), (2, 16), (4, 32)])
+def test_weights_of_one_channel_per_group_are_read_and_saved(
+    channels: int, outputs: int, tmp_path: Path
+) -> None:
+    """Their blob has an axis less than oneDNN's weights in groups."""
+    shape = f"input_param {{ shape {{ dim: 2 dim: {channels} dim: 5 dim: 5 }} }}"
+    grouped = layer("Input", "data", extra=shape)
+    grouped += conv("conv", "data", outputs, param=f"kernel_size: 1 group: {channels}")
+    net, other = make(grouped), make(grouped)
+    values = np.random.default_rng(1).normal(size=(outputs, 1, 1, 1)).astype(np.float32)
+    net.params["conv"][0].data[...] = values
+    net.forward()
+    net.save(str(tmp_path / "net.caffemodel"))
+    other.copy_from(str(tmp_path / "net.caffemodel"))
+    np.testing.assert_array_equal(other.params["conv"][0].data, values)
