@@ -268,7 +268,8 @@ class Net(Wiring):
 
     def _run_layer_backward(self, index: int) -> None:
         layer, wanted, bottom = self.layers[index], self.propagate_down[index], self.bottoms[index]
-        if layer.needs_forward and not self._has_run[index] and any(wanted):
+        learns = any(wanted) or any(layer.param_propagate_down)
+        if learns and layer.needs_forward and not self._has_run[index]:
             layer.fail(
                 "cannot run backward before forward; run forward first, also after a reshape"
             )

@@ -195,6 +195,7 @@ ROWS = [
                 "convolution_param { kernel_size: 30000 pad: 30000 }",
             ),
             Bad("axis: axis 4 out of range", "convolution_param { kernel_size: 1 axis: 4 }"),
+            Bad("cannot run in place", in_place=True),
         ),
     ),
     Case(
