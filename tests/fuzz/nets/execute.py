@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,11 @@ NUMPY = Variant("numpy", lambda threads: NumPyBackend(1))
 DOUBLE = Variant("float64", lambda threads: NumPyBackend(1, np.float64))
 
 
+@lru_cache(4)
+def _parsed(text: str) -> schema.NetParameter:
+    return schema.parse_text(text, schema.NetParameter())
+
+
 @dataclass
 class Run:
     """A net on its way through the actions of a case."""
@@ -51,7 +57,8 @@ class Run:
     records: list[Record] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        param = schema.parse_text(self.case.net, schema.NetParameter())
+        param = schema.NetParameter()
+        param.CopyFrom(_parsed(self.case.net))
         param.debug_info = not self.variant.fused
         phase = caffe.TRAIN if self.case.phase == "TRAIN" else caffe.TEST
         backend = self.variant.backend(self.case.threads)
