@@ -6,13 +6,13 @@ import ctypes
 import importlib
 import importlib.util
 import os
-import pkgutil
 import re
 import shutil
 import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -210,6 +210,14 @@ def test_the_order_of_tasks(threads_of: str, order: int) -> None:
     assert (steps > 0).all() if order == FORWARD else (steps < 0).all()
 
 
+def test_threads_that_sleep_are_woken(threads_of: str) -> None:
+    kernel = visits(3, 100, FORWARD)
+    for times in range(1, 6):
+        kernel.run()
+        assert (kernel.runs == times).all()
+        time.sleep(0.02)  # longer than waiting threads spin
+
+
 def test_tasks_in_turns_begin_in_order(threads_of: str) -> None:
     kernel = visits(1, 50, IN_TURNS)
     kernel.run()
@@ -364,15 +372,19 @@ def test_a_struct_of_another_size_is_refused() -> None:
 
 def kernel_classes() -> dict[str, type[Kernel]]:
     """All kernels of the package by their names in C."""
-    for module in pkgutil.iter_modules(cpu.__path__, f"{cpu.__name__}."):
-        importlib.import_module(module.name)
+    modules = set()
+    for path in sorted((ROOT / "pycaffe_fire").rglob("*.py")):
+        if re.search(r"^from .*\bimport\b.*\bKernel\b|^    Kernel,$", path.read_text(), re.M):
+            modules.add(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    for module in modules:
+        importlib.import_module(module)
 
     def below(kind: type[Kernel]) -> Iterator[type[Kernel]]:
         for each in kind.__subclasses__():
             yield each
             yield from below(each)
 
-    found = [k for k in below(Kernel) if k.__module__.startswith("pycaffe_fire.")]
+    found = [kind for kind in below(Kernel) if kind.__module__ in modules]
     return {kind.name: kind for kind in found if hasattr(kind, "name")}
 
 

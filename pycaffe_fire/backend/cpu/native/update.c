@@ -208,7 +208,19 @@ KERNEL(adamw) { run_tasks(a->flat.blocks, adamw_block, a, a->flat.threads); }
 
 /* sums[k] = sum of x[i] y[i] over block k, in double precision. Products of floats are exact, and
  * each of the LANES partial sums has its own place, so bits are the same on every machine. */
-enum { LANES = 32 };
+enum { LANES = 32, GROUP = VECTOR / 2, GROUPS = LANES / GROUP };
+typedef float few __attribute__((vector_size(4 * GROUP), aligned(4), may_alias));
+typedef double doubles __attribute__((vector_size(8 * GROUP), aligned(8), may_alias));
+
+INLINE doubles widened(const float *p) {
+#if VECTOR == 16
+    return (doubles)_mm512_cvtps_pd(_mm256_loadu_ps(p)); /* gcc takes the conversion below apart */
+#elif VECTOR == 8
+    return (doubles)_mm256_cvtps_pd(_mm_loadu_ps(p));
+#else
+    return __builtin_convertvector(*(const few *)p, doubles);
+#endif
+}
 
 struct block_dots {
     int64_t threads;
@@ -222,9 +234,12 @@ static void dot_of_block(int64_t task, const void *args) {
     const struct block_dots *a = args;
     int64_t start = a->starts[task], size = a->stops[task] - start, i = 0;
     const float *x = a->x + start, *y = a->y + start;
-    double lanes[LANES] = {0}, sum = 0;
+    doubles partial[GROUPS] = {{0}};
     for (; i + LANES <= size; i += LANES)
-        for (int k = 0; k < LANES; k++) lanes[k] += (double)x[i + k] * (double)y[i + k];
+        for (int k = 0; k < GROUPS; k++)
+            partial[k] += widened(x + i + k * GROUP) * widened(y + i + k * GROUP);
+    double lanes[LANES], sum = 0;
+    memcpy(lanes, partial, sizeof lanes);
     for (int k = 0; i < size; i++, k++) lanes[k] += (double)x[i] * (double)y[i];
     for (int k = 0; k < LANES; k++) sum += lanes[k];
     a->sums[task] = sum;
