@@ -18,7 +18,6 @@ from PIL import Image, ImageOps
 from ..errors import DataError
 from .arrow import shared_pixels
 from .pixel_limit import PIXELS_VARIABLE, check_pixels, max_pixels
-from .record_kernels import APPLICATIONS, TABLES
 from .resize import resize
 
 # What each of Pillow's 8-bit modes becomes; colours stay colours and alpha stays, as in OpenCV.
@@ -34,7 +33,7 @@ _ORIENTATION, _ON_ITS_SIDE = 0x0112, range(5, 9)  # an entry of EXIF, and those 
 _APP14, _JPEG_END, _PADDING = 0xEE, b"\xff\xd9", 64  # markers; how far from the end the last is
 # After segments of other kinds, which may have no size, libjpeg could find a frame elsewhere, and
 # write past the image made for ours.
-_SEGMENTS = frozenset((*TABLES, *APPLICATIONS))
+_SEGMENTS = frozenset((0xC4, 0xDB, 0xDD, 0xFE, *range(0xE0, 0xF0)))
 # What OpenCV reads, and GIF. Parsers of rare formats want memory as a damaged header says.
 FORMATS = (
     "JPEG", "PNG", "BMP", "DIB", "TIFF", "WEBP", "PPM", "JPEG2000", "SUN", "GIF",

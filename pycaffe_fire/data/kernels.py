@@ -1,125 +1,111 @@
-"""The compiled inner loop of the transformer: crop, mean, scale and mirror, without the GIL.
+"""The data kernels: records.c and transform.c of backend/cpu/native.
 
-Images are given by address, so bytes go from the database's memory map, or from where they were
-decoded, straight to the float batch.
+Records and images are given by address, so nothing is copied before it is transformed.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
-
 import numpy as np
 
-from ..backend.compiled import Intrinsic, inlined, kernel, part
-from ..backend.instructions import at, empty, finish_streams, free, goes_past, stream_copy
+from ..backend.cpu.library import Bytes, Floats, Int32s, Ints, Kernel
+from ..errors import BackendError
 
-# Columns of the table that describes one image per row; strides count elements.
-ADDRESS, CHANNEL_STRIDE, ROW_STRIDE, COLUMN_STRIDE, KIND, TOP, LEFT, MIRROR = range(8)
-COLUMNS = 8
-BYTES, FLOATS, PACKED = range(3)  # packed: red, green, blue and a fourth byte per pixel
+# Where a record is.
+SPAN = np.dtype([("address", np.int64), ("size", np.int64)])
 
+# What a record holds: `start` and `size` are the image's bytes, counted from the record's first;
+# `shape` is (channels, height, width). A record of kind OTHER has only its kind.
+RECORD = np.dtype([
+    ("kind", np.int64), ("start", np.int64), ("size", np.int64), ("label", np.int64),
+    ("shape", np.int64, 3),
+])  # fmt: skip
+# Kinds of records. Pixels: bytes of exactly the shape. A JPEG is in color; a sequential one is a
+# single scan up to its end marker, whose rows may be decoded from the top as far as needed.
+OTHER, PIXELS, JPEG, SEQUENTIAL_JPEG = range(4)
 
-def _cast(element: str) -> Any:
-    def cast(typing_context: Any, address: Any) -> Any:
-        types = importlib.import_module("numba.core.types")
-        signature = types.CPointer(getattr(types, element))(types.int64)
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-        return signature, generate
-
-    return Intrinsic(cast)
-
-
-bytes_at = _cast("uint8")
-_floats_at = _cast("float32")
-_words_at = _cast("uint32")
-
-
-@inlined
-def _means(mean: Any, channel: int, left: int, y: int, width: int) -> Any:
-    """The line of means under a line of the crop; one line may serve for the whole channel."""
-    _, lines, columns = mean.shape
-    same = lines == 1 and columns == width
-    return at(mean, channel * columns if same else (channel * lines + y) * columns + left)
+# An image and the place of its crop; strides count elements.
+IMAGE = np.dtype([
+    ("address", np.int64), ("channel_stride", np.int64), ("row_stride", np.int64),
+    ("column_stride", np.int64), ("kind", np.int64), ("top", np.int64), ("left", np.int64),
+    ("mirror", np.int64),
+])  # fmt: skip
+# Kinds of elements. Packed: red, green, blue and a fourth byte in a word for each pixel.
+BYTES, FLOATS, PACKED = range(3)
 
 
-@part
-def _transform(source: Any, table: Any, i: int, mean: Any, scale: Any, out: Any) -> None:
-    _, channels, height, width = out.shape
-    row, lines = at(table, i * COLUMNS), at(out, i * channels * height * width)
-    step, mirror = row[COLUMN_STRIDE], row[MIRROR]
-    last, past = width - 1, goes_past(out)
-    room = empty(width, np.float32)
-    for c in range(channels):
-        for h in range(height):
-            y = h + row[TOP]
-            seen = at(source, c * row[CHANNEL_STRIDE] + y * row[ROW_STRIDE] + row[LEFT] * step)
-            target, means = (
-                at(lines, (c * height + h) * width),
-                _means(mean, c, row[LEFT], y, width),
-            )
-            line = room if past else target
-            # Contiguous loops apart from the general one: they compile to vector instructions. All
-            # write forwards: memory takes that twice as fast as lines written from their ends.
-            if step == 1 and mirror:
-                for w in range(width):
-                    line[w] = (np.float32(seen[last - w]) - means[last - w]) * scale
-            elif step == 1:
-                for w in range(width):
-                    line[w] = (np.float32(seen[w]) - means[w]) * scale
-            else:
-                first, turn = (last, -1) if mirror else (0, 1)
-                for w in range(width):
-                    x = first + w * turn
-                    line[w] = (np.float32(seen[x * step]) - means[x]) * scale
-            if past:
-                stream_copy(line, target, width)
-    free(room)
-    finish_streams()
+class ReadRecords(Kernel):
+    """Find the images in a batch of Datum records; `spans` and `found` are views as int64."""
+
+    name = "read_records"
+    spans: Ints
+    found: Ints
+    records: int
+
+    def check(self) -> None:
+        self.need(
+            spans=self.records * SPAN.itemsize // 8, found=self.records * RECORD.itemsize // 8
+        )
 
 
-@part
-def _transform_packed(source: Any, table: Any, i: int, mean: Any, scale: Any, out: Any) -> None:
-    """Colour images as the decoder leaves them, a word per pixel."""
-    _, channels, height, width = out.shape
-    row, lines = at(table, i * COLUMNS), at(out, i * channels * height * width)
-    last, mirror, past = width - 1, row[MIRROR], goes_past(out)
-    room = empty(width, np.float32)
-    for h in range(height):  # rows outside, so that a line of pixels is fetched once
-        y = h + row[TOP]
-        seen = at(source, y * row[ROW_STRIDE] + row[LEFT])
-        for c in range(3):
-            shift = np.uint32(16 - 8 * c)
-            target, means = (
-                at(lines, (c * height + h) * width),
-                _means(mean, c, row[LEFT], y, width),
-            )
-            line = room if past else target
-            if mirror:
-                for w in range(width):
-                    value = np.float32(np.int32((seen[last - w] >> shift) & np.uint32(255)))
-                    line[w] = (value - means[last - w]) * scale
-            else:
-                for w in range(width):
-                    value = np.float32(np.int32((seen[w] >> shift) & np.uint32(255)))
-                    line[w] = (value - means[w]) * scale
-            if past:
-                stream_copy(line, target, width)
-    free(room)
-    finish_streams()
+class Transform(Kernel):
+    """Crop, subtract the mean, scale and mirror `count` images; `images` is a view as int64.
+
+    Each image, and the mean unless it has one line, must hold its crop. `batch` is the number of
+    elements of the array that `out` is a part of.
+    """
+
+    name = "transform"
+    images: Ints
+    mean: Floats
+    out: Floats
+    count: int
+    channels: int
+    height: int
+    width: int
+    mean_height: int
+    mean_width: int
+    batch: int
+    scale: float
+
+    def check(self) -> None:
+        self.need(
+            images=self.count * IMAGE.itemsize // 8,
+            mean=self.channels * self.mean_height * self.mean_width,
+            out=self.count * self.channels * self.height * self.width,
+        )
 
 
-@kernel("i8[:,::1], i8, i8, f4[:,:,::1], f4, f4[:,:,:,::1]")
-def transform_batch(table: Any, start: int, stop: int, mean: Any, scale: Any, out: Any) -> None:
-    """out[i] = (crop of image i - mean) * scale, mirrored where the table says so."""
-    for i in range(start, stop):
-        row = at(table, i * COLUMNS)
-        if row[KIND] == FLOATS:
-            _transform(_floats_at(row[ADDRESS]), table, i, mean, scale, out)
-        elif row[KIND] == PACKED:
-            _transform_packed(_words_at(row[ADDRESS]), table, i, mean, scale, out)
-        else:
-            _transform(bytes_at(row[ADDRESS]), table, i, mean, scale, out)
+class Resize(Kernel):
+    """Resize an 8-bit image, given by address and strides in bytes, with 2, 4 or 8 taps."""
+
+    name = "resize"
+    image: int
+    channel_stride: int
+    row_stride: int
+    column_stride: int
+    columns: Ints
+    across: Int32s
+    rows: Ints
+    down: Int32s
+    out: Bytes
+    channels: int
+    height: int
+    width: int
+    old_height: int
+    old_width: int
+    taps: int
+
+    def check(self) -> None:
+        across, down = self.width * self.taps, self.height * self.taps
+        self.need(
+            columns=across, across=across, rows=down, down=down,
+            out=self.channels * self.height * self.width,
+        )  # fmt: skip
+        for name, places, size in (
+            ("columns", self.columns, self.old_width),
+            ("rows", self.rows, self.old_height),
+        ):
+            if places.size and not 0 <= places.min() <= places.max() < size:
+                raise BackendError(f"kernel resize: {name} are not within 0 and {size - 1}")
+        if self.taps not in (2, 4, 8):
+            raise BackendError(f"kernel resize: takes 2, 4 or 8 taps, got {self.taps}")

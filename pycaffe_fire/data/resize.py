@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..backend import compiled
+from ..backend.cpu import library
 from ..errors import DataError
+from .kernels import Resize
 from .pixel_limit import check_pixels
 
 NEAREST, LINEAR, CUBIC, AREA, LANCZOS = "nearest", "linear", "cubic", "area", "lanczos"
@@ -47,7 +48,7 @@ def resize(
     columns, across = make(old_width, width, True)
     rows, down = make(old_height, height, False)
     out = np.empty((image.shape[0], height, width), np.uint8)
-    separable = _separable if compiled.available() else _separable_numpy
+    separable = _separable if library.available() else _separable_numpy
     separable(image, columns, across, rows, down, out)
     return out
 
@@ -111,56 +112,22 @@ def _nearest(old: int, new: int) -> NDArray[np.int64]:
     return np.minimum(at, old - 1)
 
 
-@compiled.part
-def _across(line: Any, columns: Any, weights: Any, out: Any) -> None:
-    """One row at its new width; unsigned indices spare the compiler the negative ones."""
-    if columns.shape[1] == 2:
-        for x in range(len(out)):
-            left, right = line[np.uint64(columns[x, 0])], line[np.uint64(columns[x, 1])]
-            out[x] = left * weights[x, 0] + right * weights[x, 1]
-    else:
-        for x in range(len(out)):
-            total = np.int32(0)
-            for k in range(columns.shape[1]):
-                total += line[np.uint64(columns[x, k])] * weights[x, k]
-            out[x] = total
-
-
-@compiled.part
-def _down(kept: Any, rows: Any, weights: Any, out: Any) -> None:
-    """One new row from the 2, 4 or 8 rows around it, which lie in `kept` by row number."""
-    if len(rows) == 2:
-        first, second = kept[rows[0] % 2], kept[rows[1] % 2]
-        b0, b1 = weights[0], weights[1]
-        for x in range(len(out)):
-            total = ((b0 * (first[x] >> 4)) >> 16) + ((b1 * (second[x] >> 4)) >> 16)
-            out[x] = (total + 2) >> 2
-    else:
-        for x in range(len(out)):
-            total = np.int32(1 << 21)
-            for t in range(len(rows)):
-                total += weights[t] * kept[rows[t] % len(rows), x]
-            out[x] = min(max(total >> 22, 0), 255)
-
-
-@compiled.jit
-def _separable(image: Any, columns: Any, across: Any, rows: Any, down: Any, out: Any) -> None:
+def _separable(
+    image: NDArray[np.uint8],
+    columns: NDArray[np.int64],
+    across: NDArray[np.int32],
+    rows: NDArray[np.int64],
+    down: NDArray[np.int32],
+    out: NDArray[np.uint8],
+) -> None:
+    channel, row, column = image.strides
     channels, height, width = out.shape
-    taps = columns.shape[1]
-    line = np.empty(image.shape[2], np.int32)
-    kept = np.empty((taps, width), np.int32)
-    kept_row = np.empty(taps, np.int64)
-    for c in range(channels):
-        kept_row[:] = -1
-        for y in range(height):
-            for t in range(taps):
-                row = rows[y, t]
-                slot = row % taps  # the rows of one output row are neighbours: no two share a slot
-                if kept_row[slot] != row:
-                    kept_row[slot] = row
-                    line[:] = image[c, row]
-                    _across(line, columns, across, kept[slot])
-            _down(kept, rows[y], down[y], out[c, y])
+    Resize(
+        threads=1, image=image.__array_interface__["data"][0], channel_stride=channel,
+        row_stride=row, column_stride=column, columns=columns, across=across, rows=rows, down=down,
+        out=out, channels=channels, height=height, width=width, old_height=image.shape[1],
+        old_width=image.shape[2], taps=columns.shape[1],
+    ).run()  # fmt: skip
 
 
 def _separable_numpy(

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..backend import compiled
+from ..backend.cpu import library
 from ..errors import DataError
 from .bad_records import FAIL, BadRecords
 from .cache import Cache
@@ -25,7 +25,6 @@ from .db import open_database
 from .image import Jpeg, plain_jpeg
 from .order import Order
 from .record_batch import RecordBatch
-from .record_kernels import read_records
 from .transformer import Transformer
 
 Floats = NDArray[np.float32]
@@ -228,8 +227,6 @@ class DatabaseSource(ImageSource):
     ) -> None:
         self._db = open_database(path, backend)
         self._cache = cache
-        if not self.varying:
-            compiled.expect(read_records)
         super().__init__(transformer, order, classes, policy)
 
     def __len__(self) -> int:
@@ -289,9 +286,9 @@ class DatabaseSource(ImageSource):
             yield image
 
     def _batch(self, samples: range) -> RecordBatch | None:
-        """The samples' records, where they are compiled loops' work; without those that cannot be
-        used, or not without more being done to them."""
-        if not compiled.available() or self._transform.augment:
+        """The samples' records, where native kernels read them; without those that cannot be used,
+        or not without more being done to them."""
+        if not library.available() or self._transform.augment:
             return None
         records = self._order.records(samples, len(self)).tolist()
         try:

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..backend import compiled, random
-from ..errors import DataError, WeightsError
+from ..backend import random
+from ..backend.cpu import library
+from ..errors import BackendError, DataError, WeightsError
 from ..schema import read_blob
 from ..schema.proto import BatchSampler, TransformationParameter
 from .augment import Augmenter
 from .image import Jpeg
-from .kernels import BYTES, COLUMNS, FLOATS, PACKED, transform_batch
+from .kernels import BYTES, FLOATS, IMAGE, PACKED, Transform
 from .objects import Window
 
 
@@ -55,7 +56,6 @@ class Transformer:
         if self._mean_file and self._mean_values:
             raise DataError(f"{where}: give mean_file or mean_value, not both")
         self._mean = self._read_mean() if self._mean_file else None
-        compiled.expect(transform_batch)
         self.augment = Augmenter(param, self.crop, self._key, where, samplers)
 
     def _read_crop(self, param: TransformationParameter) -> tuple[int, int] | None:
@@ -116,18 +116,19 @@ class Transformer:
         """
         draws = self._draws(samples).tolist()
         mean = self.mean_for(out.shape)
-        height, width = out.shape[2:]
-        table, last = np.empty((len(draws), COLUMNS), np.int64), None
+        described, last = np.zeros(1, IMAGE), None
+        kernel = self._kernel(described, mean, out) if library.available() else None
         for i, image in enumerate(images):
             if image is not last:  # decoded ones mostly have the same memory
-                last, described = image, _describe(image)
-                down, right = image.shape[1] - height, image.shape[2] - width
+                last, form = image, _describe(image)
+                down, right = _spare(image.shape, out.shape, mean.shape)
             place = self._place(draws[i], down, right)
-            if not compiled.available():
+            if kernel is None:
                 _with_numpy(image, place, mean, self.scale, out[i])
             else:
-                table[i] = *described, *place
-                transform_batch(table, i, i + 1, mean, self.scale, out)
+                described[0] = *form, *place
+                kernel.out = out[i]
+                kernel.run()
 
     def cut(
         self, images: Iterable[NDArray[Any] | Jpeg], samples: range, pixels: NDArray[np.uint8],
@@ -193,17 +194,30 @@ class Transformer:
         samples: range,
         out: NDArray[np.float32],
     ) -> None:
-        """The same for contiguous uint8 images of one shape, given by address; needs numba."""
+        """The same for contiguous uint8 images of one shape, given by address; needs the native
+        kernels."""
         _, height, width = shape
-        draws = self._draws(samples).astype(np.int64)
-        spare = np.array((height, width)) - np.array(out.shape[2:])
-        table = np.zeros((len(addresses), COLUMNS), np.int64)
-        table[:, 0] = addresses
-        table[:, 1:5] = (height * width, width, 1, BYTES)
-        table[:, 5:7] = draws[:, 1:] * (spare + 1) >> 32 if self._train else spare // 2
-        if self._mirror:
-            table[:, 7] = draws[:, 0] & 1
-        transform_batch(table, 0, len(table), self.mean_for(out.shape), self.scale, out)
+        mean = self.mean_for(out.shape)
+        images = np.zeros(len(addresses), IMAGE)
+        images["address"], images["kind"] = addresses, BYTES
+        images["channel_stride"], images["row_stride"] = height * width, width
+        images["column_stride"] = 1
+        draws = self._draws(samples).astype(np.int64).T
+        images["top"], images["left"], images["mirror"] = self._place(
+            draws, *_spare(shape, out.shape, mean.shape)
+        )
+        self._kernel(images, mean, out).run()
+
+    def _kernel(
+        self, images: NDArray[Any], mean: NDArray[np.float32], out: NDArray[np.float32]
+    ) -> Transform:
+        """The kernel for as many images as `images` describes, which are the first of the batch."""
+        _, channels, height, width = out.shape
+        return Transform(
+            threads=1, images=images.view(np.int64), mean=mean, out=out, count=len(images),
+            channels=channels, height=height, width=width, mean_height=mean.shape[1],
+            mean_width=mean.shape[2], batch=out.size, scale=self.scale,
+        )  # fmt: skip
 
     @property
     def mean_values(self) -> list[float]:
@@ -237,8 +251,18 @@ def _with_numpy(
         out[...] = out[:, :, ::-1].copy()
 
 
+def _spare(image: tuple[int, ...], out: tuple[int, ...], mean: tuple[int, ...]) -> tuple[int, int]:
+    """By how much an image is larger than its crop; the mean has its shape, or that of a line."""
+    down, right = image[1] - out[2], image[2] - out[3]
+    if image[0] != out[1] or min(down, right) < 0 or mean not in (image, (out[1], 1, out[3])):
+        raise BackendError(
+            f"an image of shape {image} with a mean of shape {mean} has no crop of {out[1:]}"
+        )
+    return down, right
+
+
 def _describe(image: NDArray[Any]) -> tuple[int, int, int, int, int]:
-    """Address, strides in elements, and kind, as the compiled loops want them."""
+    """The first fields of IMAGE: address, strides in elements, and kind."""
     size = image.itemsize
     channel, row, column = image.strides
     address: int = image.__array_interface__["data"][0]

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from pycaffe_fire import schema
-from pycaffe_fire.backend import compiled, cpu_backend, kernel_workers, random
+from pycaffe_fire.backend import compiled, cpu_backend, kernel_workers
 from pycaffe_fire.backend.kernel_cache import held
 from pycaffe_fire.backend.kernel_ops import KernelBackend
 from pycaffe_fire.backend.kernels import (
@@ -31,7 +31,6 @@ from pycaffe_fire.backend.kernels import (
     softmax,
     winograd,
 )
-from pycaffe_fire.data import kernels as data_kernels
 from pycaffe_fire.solver import Solver, SolverOptions
 
 needs_numba = pytest.mark.skipif(not compiled.available(), reason="there is no numba")
@@ -40,7 +39,7 @@ needs_worker = pytest.mark.skipif(
     reason="there is no numba, or no core to spare",
 )
 MODULES = (
-    batch_norm, channelwise, data_kernels, depthwise, dropout, joined, lrn, pooling, random,
+    batch_norm, channelwise, depthwise, dropout, joined, lrn, pooling,
     rows, softmax, winograd,
 )  # fmt: skip
 KERNELS = {
@@ -257,7 +256,7 @@ layer { name: "ip" type: "InnerProduct" bottom: "pool" top: "ip"
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
 """
 MET = (
-    random._bits_loop, random._normal_loop, lrn.across, dropout.apply, pooling.max_backward,
+    lrn.across, dropout.apply, pooling.max_backward,
     softmax.rows, pooling.maxima,
     winograd.spread_patches, winograd.gather_patches, winograd.gather_tiles,
     winograd.spread_tiles, winograd.spread_windows, winograd.gather_windows,

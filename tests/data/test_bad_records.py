@@ -48,16 +48,16 @@ def test_fail_is_the_default(database: Any, transform_param: Any) -> None:
         read(source(database, transform_param), range(10))
 
 
-@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("native", [True, False])
 def test_skipped_records_are_replaced_and_counted(
     database: Any,
     transform_param: Any,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    compiled: bool,
+    native: bool,
 ) -> None:
-    if not compiled:
-        monkeypatch.setattr("pycaffe_fire.backend.compiled.available", lambda: False)
+    if not native:
+        monkeypatch.setattr("pycaffe_fire.backend.cpu.library.available", lambda: False)
     records = source(database, transform_param, policy="skip", classes=50)
     with caplog.at_level(logging.WARNING, "pycaffe_fire"):
         data, label = read(records, range(20))

@@ -115,4 +115,4 @@ def test_labels_of_any_size(
         data, label = np.empty((6, 1, 4, 4), np.float32), np.empty(6, np.float32)
         source.fill(range(6), data, label)
         assert label.tolist() == [float(np.float32(n)) for n in labels]
-        monkeypatch.setattr("pycaffe_fire.backend.compiled.available", lambda: False)
+        monkeypatch.setattr("pycaffe_fire.backend.cpu.library.available", lambda: False)

@@ -13,7 +13,8 @@ import pytest
 from PIL import Image
 
 from pycaffe_fire import schema
-from pycaffe_fire.backend import compiled, random
+from pycaffe_fire.backend import random
+from pycaffe_fire.backend.cpu import library
 from pycaffe_fire.data import image as images
 from pycaffe_fire.data.datum import datum_image, encode_datum, image_datum, parse_datum
 from pycaffe_fire.data.image import decode_image, decode_rows
@@ -30,6 +31,9 @@ from .test_image import shares_pixels
 
 RNG = np.random.default_rng(6)
 KEY = random.key(4, "data")
+needs_library = pytest.mark.skipif(
+    not library.available(), reason="the CPU kernels are not compiled"
+)
 SIDES = 83, 101  # rows and columns, neither a multiple of a block
 CROP = 66
 JPEGS: dict[str, dict[str, Any]] = {
@@ -197,7 +201,7 @@ def first_rows(data: bytes, rows: int) -> Any:
 
 
 @shares_pixels
-@pytest.mark.skipif(not compiled.available(), reason="numba is not installed")
+@needs_library
 @pytest.mark.parametrize("options", JPEGS.values(), ids=list(JPEGS))
 def test_first_rows(options: dict[str, Any]) -> None:
     data = encode(photo(), **options)
@@ -237,7 +241,7 @@ def damaged(data: bytes) -> bytes:
 
 
 @shares_pixels
-@pytest.mark.skipif(not compiled.available(), reason="numba is not installed")
+@needs_library
 @pytest.mark.parametrize("options", JPEGS.values(), ids=list(JPEGS))
 def test_damaged_files_have_the_same_fate(options: dict[str, Any]) -> None:
     """Whatever Pillow refuses as a whole is refused, wherever the damage is; and what it takes has
@@ -290,7 +294,7 @@ def two_faced() -> bytes:
     return whole[:2] + b"\xff\xff\xfe" + size.to_bytes(2, "big") + text + whole[2:]
 
 
-@pytest.mark.skipif(not compiled.available(), reason="numba is not installed")
+@needs_library
 def test_no_frame_is_believed_after_a_marker_without_a_size() -> None:
     """The decoder would write 64 pixels into rows that have room for 8."""
     whole = encode(photo(64, 64))
@@ -302,8 +306,8 @@ def test_no_frame_is_believed_after_a_marker_without_a_size() -> None:
 
 
 @shares_pixels
-@pytest.mark.skipif(not compiled.available(), reason="numba is not installed")
-def test_the_compiled_reader_agrees_with_the_general_one() -> None:
+@needs_library
+def test_the_native_reader_agrees_with_the_general_one() -> None:
     """On damaged records, too: what it takes, the other takes for the same."""
     raw = RNG.integers(0, 256, (2, 3, 30), dtype=np.uint8)
     taken = 0

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pycaffe_fire.backend.cpu import library
+from pycaffe_fire.data.kernels import Resize
 from pycaffe_fire.data.resize import AREA, CUBIC, LANCZOS, LINEAR, NEAREST, resize
-from pycaffe_fire.errors import DataError
+from pycaffe_fire.errors import BackendError, DataError
 from tests.random_numbers import RNG
 
 SIZES = [
@@ -59,11 +61,31 @@ def test_linear_is_the_definition(size: Any) -> None:
 
 @pytest.mark.parametrize("method", [LINEAR, CUBIC, AREA, NEAREST, LANCZOS])
 @pytest.mark.parametrize("size", SIZES)
-def test_without_numba_the_same(monkeypatch: pytest.MonkeyPatch, method: Any, size: Any) -> None:
-    pixels = RNG.integers(0, 256, (*size[:2], 3), dtype=np.uint8).transpose(2, 0, 1)  # interleaved
-    compiled = resize(pixels, size[2], size[3], method)
-    monkeypatch.setattr("pycaffe_fire.backend.compiled.available", lambda: False)
-    assert np.array_equal(resize(np.ascontiguousarray(pixels), size[2], size[3], method), compiled)
+def test_kernels_give_what_numpy_gives(
+    isa: str, monkeypatch: pytest.MonkeyPatch, method: Any, size: Any
+) -> None:
+    pixels = RNG.integers(0, 256, (*size[:2], 3), dtype=np.uint8)
+    extreme = np.where(pixels < 128, 0, 255).astype(np.uint8)
+    images = [extreme.transpose(2, 0, 1), pixels.transpose(2, 0, 1), pixels[::-1, ::-1].T]
+    native = [resize(image, size[2], size[3], method) for image in images]
+    monkeypatch.setattr(library, "available", lambda: False)
+    for image, found in zip(images, native, strict=True):
+        assert np.array_equal(resize(np.ascontiguousarray(image), size[2], size[3], method), found)
+
+
+@pytest.mark.skipif(not library.available(), reason="the CPU kernels are not compiled")
+def test_the_kernel_refuses_places_outside_the_image() -> None:
+    ends = np.array([[0, 1], [1, 2]])
+    kernel = Resize(
+        threads=1, columns=ends, across=np.zeros((2, 2), np.int32), rows=ends, taps=2,
+        down=np.zeros((2, 2), np.int32), out=np.zeros((2, 2), np.uint8), channels=1, height=2,
+        width=2, old_height=2, old_width=3,
+    )  # fmt: skip
+    with pytest.raises(BackendError, match="resize: rows are not within 0 and 1"):
+        kernel.run()
+    kernel.rows, kernel.taps = ends[:1], 3
+    with pytest.raises(BackendError, match="resize: columns has 4 elements, the kernel needs 6"):
+        kernel.run()
 
 
 @pytest.mark.parametrize("method", [LINEAR, CUBIC, AREA, NEAREST, LANCZOS])

@@ -1,7 +1,8 @@
-"""transform_param against a plain reading of Caffe's definition, compiled and not."""
+"""transform_param against a plain reading of Caffe's definition, with kernels and without."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 
 from pycaffe_fire import schema
 from pycaffe_fire.backend import random
+from pycaffe_fire.backend.cpu import library
+from pycaffe_fire.data.kernels import BYTES, FLOATS, IMAGE, PACKED, Transform
 from pycaffe_fire.data.transformer import Transformer
-from pycaffe_fire.errors import DataError
+from pycaffe_fire.errors import BackendError, DataError
 from tests.random_numbers import RNG
 
 KEY = random.key(5, "data")
@@ -25,25 +28,35 @@ def write_mean(path: Path, shape: Any) -> Any:
     return mean
 
 
+def packed(image: Any) -> Any:
+    """The same blue, green and red values, from memory with red first and a fourth byte."""
+    pixels = np.zeros((*image.shape[1:], 4), np.uint8)
+    pixels[..., 2::-1] = image.transpose(1, 2, 0)
+    return pixels[..., 2::-1].transpose(2, 0, 1)
+
+
 def run(transformer: Any, images: Any, first: Any, shape: Any) -> Any:
     out = np.full((len(images), *shape), np.nan, np.float32)
     transformer(images, range(first, first + len(images)), out)
     return out
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-@pytest.mark.parametrize("kind", ["uint8", "float32", "interleaved"])
+@pytest.fixture(params=[*(library.supported() if library.available() else ()), "numpy"])
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every instruction set that this machine executes, and NumPy."""
+    if request.param == "numpy":
+        monkeypatch.setattr(library, "available", lambda: False)
+        yield
+    else:
+        with library.using(request.param):
+            yield
+
+
+@pytest.mark.parametrize("kind", ["uint8", "float32", "interleaved", "packed"])
 @pytest.mark.parametrize("mean", ["none", "values", "file"])
 def test_definition(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    transform_param: Any,
-    compiled: bool,
-    kind: str,
-    mean: str,
+    tmp_path: Path, transform_param: Any, kernels: None, kind: str, mean: str
 ) -> None:
-    if not compiled:
-        monkeypatch.setattr("pycaffe_fire.backend.compiled.available", lambda: False)
     images = RNG.integers(0, 256, (8, 3, 11, 14), dtype=np.uint8)
     fields: dict[str, Any] = {"crop_size": 7, "mirror": True, "scale": 0.017}
     subtract = np.zeros((3, 11, 14), np.float32)
@@ -58,6 +71,8 @@ def test_definition(
         given = [image.astype(np.float32) for image in images]
     elif kind == "interleaved":  # as decoded images come: backwards channels, pixel by pixel
         given = [i[::-1].transpose(1, 2, 0).copy()[:, :, ::-1].transpose(2, 0, 1) for i in images]
+    elif kind == "packed":  # as the fastest decoder leaves them, four bytes for each pixel
+        given = [packed(image) for image in images]
     got = run(Transformer(transform_param(**fields), True, KEY), given, 40, (3, 7, 7))
     seen = set()
     for i, image in enumerate(images):
@@ -115,3 +130,65 @@ def test_errors(tmp_path: Path, transform_param: Any) -> None:
         Transformer(transform_param(mean_file=str(tmp_path / "mean")), True, 0).output_shape(
             (3, 9, 8), "db"
         )
+
+
+def transform(
+    kind: int, image: Any, mean: Any, out: Any, place: Any, batch: int, threads: int = 1
+) -> None:
+    """Run the kernel on one image as often as `out` has room for its crop."""
+    described = np.zeros(len(out), IMAGE)
+    size = 1 if kind == BYTES else 4
+    strides = [stride // size for stride in image.strides]
+    described[:] = (
+        image.ctypes.data,
+        *([0, *strides] if kind == PACKED else strides),
+        kind,
+        *place,
+    )
+    _, channels, height, width = out.shape
+    Transform(
+        threads=threads, images=described.view(np.int64), mean=mean, out=out, count=len(out),
+        channels=channels, height=height, width=width, mean_height=mean.shape[1],
+        mean_width=mean.shape[2], batch=batch, scale=0.017,
+    ).run()  # fmt: skip
+
+
+@pytest.mark.parametrize("batch", [0, 1 << 20], ids=["cached", "streamed"])
+@pytest.mark.parametrize("mirror", [0, 1])
+@pytest.mark.parametrize("kind", [BYTES, FLOATS, PACKED], ids=["bytes", "floats", "packed"])
+def test_the_kernel_on_lines_of_any_length(isa: str, kind: int, mirror: int, batch: int) -> None:
+    for width in (1, 2, 7, 16, 17, 31, 64, 70, 227):
+        values = RNG.integers(0, 256, (3, 5, width + 2), dtype=np.uint8)
+        image: Any = values
+        if kind == FLOATS:
+            image = np.frombuffer(b"x" + values.astype(np.float32).tobytes(), np.float32, offset=1)
+            image = image.reshape(values.shape)  # at any address, as in a record
+        elif kind == PACKED:
+            image = packed(values)[::-1].transpose(1, 2, 0).copy()  # red, green, blue
+            image = np.concatenate([image, image[..., :1]], axis=2).view(np.uint32)[..., 0]
+        mean = RNG.uniform(0, 200, values.shape).astype(np.float32)
+        found = []
+        for threads in (1, 2, 3):
+            out = np.full((2, 3, 3, width), np.nan, np.float32)
+            transform(kind, image, mean, out, (1, 2, mirror), batch, threads)
+            found.append(out)
+        expected = ((values - mean) * np.float32(0.017))[:, 1:4, 2:]
+        expected = expected[..., ::-1] if mirror else expected
+        for out in found:
+            assert np.array_equal(out[0], expected) and np.array_equal(out[1], expected)
+
+
+@pytest.mark.skipif(not library.available(), reason="the CPU kernels are not compiled")
+def test_the_kernel_needs_room() -> None:
+    image, mean, out = np.zeros((3, 5, 6), np.uint8), np.zeros((3, 1, 4)), np.zeros((1, 3, 5, 4))
+    mean, out = mean.astype(np.float32), out.astype(np.float32)
+    with pytest.raises(BackendError, match="transform: mean has 8 elements, .* needs 12"):
+        transform(BYTES, image, mean[:2], out, (0, 0, 0), 0)
+
+
+def test_images_that_do_not_hold_their_crop(transform_param: Any, kernels: None) -> None:
+    """Sources find them before, with better words; nothing is read outside of an image."""
+    transformer = Transformer(transform_param(crop_size=5), False, KEY)
+    for shape in ((3, 4, 9), (3, 9, 4), (2, 9, 9)):
+        with pytest.raises(BackendError, match=r"an image of shape .* has no crop of \(3, 5, 5\)"):
+            run(transformer, [np.zeros(shape, np.uint8)], 0, (3, 5, 5))
