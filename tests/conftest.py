@@ -16,6 +16,7 @@ import pytest
 
 import pycaffe_fire as caffe
 from pycaffe_fire.backend.cpu import library
+from tests.backend import remote
 from pycaffe_fire.errors import BackendError
 from pycaffe_fire.pycaffe import settings
 from tests import random_numbers
@@ -115,10 +116,17 @@ def fast(request: pytest.FixtureRequest) -> Any:
     return blas(threads=2) if request.param == "blas" else onednn(threads=2)
 
 
-@pytest.fixture(params=library.supported() if library.available() else ["none"])
+EMULATED = "neon, emulated"
+
+
+@pytest.fixture(params=[*(library.supported() if library.available() else ()), EMULATED])
 def isa(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Every instruction set that this machine executes; the test's kernels run on it."""
-    if not library.available():
-        pytest.skip("the CPU kernels are not compiled")
-    with library.using(request.param):
+    """Every instruction set that this machine executes or emulates; kernels run on it."""
+    if request.param != EMULATED:
+        with library.using(request.param):
+            yield request.param
+        return
+    if lack := remote.missing():
+        pytest.skip(f"kernels for AArch64 are not run: there is no {lack}")
+    with library.using(remote.emulated()):
         yield request.param

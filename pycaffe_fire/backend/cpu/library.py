@@ -82,6 +82,10 @@ class Library:
         """The number of the highest variant that this processor executes."""
         return int(self._library.fire_isa())
 
+    def bind(self, kernel: Kernel) -> Callable[[Any], None]:
+        """Return what runs a kernel, given the address of its struct."""
+        return self.function(type(kernel))
+
     def function(self, kernel: type[Kernel]) -> Callable[[Any], None]:
         """Return a kernel's C function, after checking that C and Python agree on its struct."""
         found = self._functions.get(kernel)
@@ -130,7 +134,7 @@ class Kernel:
         self._arrays: dict[str, Any] = {}  # keeps alive what the struct points to
         self._tables: dict[str, Any] = {}
         self._is_checked = False
-        self._function = load().function(type(self))
+        self._function = load().bind(self)
         self._argument = C.byref(self._struct)
         for name, value in values.items():
             if not isinstance(getattr(type(self), name, None), _Field):
@@ -287,9 +291,13 @@ _in_use: list[Library] = []
 
 
 @contextmanager
-def using(isa: str) -> Iterator[Library]:
-    """Context manager: kernels made meanwhile, in any thread, run on this instruction set."""
-    _in_use.append(load(isa))
+def using(chosen: str | Library) -> Iterator[Library]:
+    """Context manager: run kernels made inside, in any thread, by one library.
+
+    Args:
+        chosen: The library, or the instruction set of one.
+    """
+    _in_use.append(load(chosen) if isinstance(chosen, str) else chosen)
     try:
         yield _in_use[-1]
     finally:
