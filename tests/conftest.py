@@ -16,10 +16,10 @@ import pytest
 
 import pycaffe_fire as caffe
 from pycaffe_fire.backend.cpu import library
-from tests.backend import remote
 from pycaffe_fire.errors import BackendError
 from pycaffe_fire.pycaffe import settings
 from tests import random_numbers
+from tests.backend import remote
 from tests.backend.op_cases import blas, onednn
 from tests.cuda.cuda_emulator import Compiler, Module, compiler_missing
 
@@ -116,17 +116,21 @@ def fast(request: pytest.FixtureRequest) -> Any:
     return blas(threads=2) if request.param == "blas" else onednn(threads=2)
 
 
+SUPPORTED = library.supported() if library.available() else ()
 EMULATED = "neon, emulated"
 
 
-@pytest.fixture(params=[*(library.supported() if library.available() else ()), EMULATED])
+@pytest.fixture(params=SUPPORTED)
+def native_isa(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Every instruction set that this machine executes; the test's kernels run on it."""
+    with library.using(request.param):
+        yield request.param
+
+
+@pytest.fixture(params=[*SUPPORTED, EMULATED])
 def isa(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Every instruction set that this machine executes or emulates; kernels run on it."""
-    if request.param != EMULATED:
-        with library.using(request.param):
-            yield request.param
-        return
-    if lack := remote.missing():
+    """The same, and that of another processor, where an emulator for it is installed."""
+    if request.param == EMULATED and (lack := remote.missing()):
         pytest.skip(f"kernels for AArch64 are not run: there is no {lack}")
-    with library.using(remote.emulated()):
+    with library.using(remote.emulated() if request.param == EMULATED else request.param):
         yield request.param

@@ -146,9 +146,9 @@ def helpers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def trial(helpers: Path, isa: str, monkeypatch: pytest.MonkeyPatch) -> Library:
+def trial(helpers: Path, native_isa: str, monkeypatch: pytest.MonkeyPatch) -> Library:
     """The kernels of helpers.c for every instruction set."""
-    return use(helpers, isa, monkeypatch)
+    return use(helpers, native_isa, monkeypatch)
 
 
 @pytest.fixture(params=["team", "pool"])
@@ -644,10 +644,10 @@ def documented(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 def test_the_example_of_the_documentation(
-    documented: tuple[Path, str], isa: str, monkeypatch: pytest.MonkeyPatch
+    documented: tuple[Path, str], native_isa: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, text = documented
-    use(folder, isa, monkeypatch)
+    use(folder, native_isa, monkeypatch)
     module = ModuleType("pycaffe_fire.backend.cpu.relu")
     module.__package__ = cpu.__name__
     monkeypatch.setitem(sys.modules, module.__name__, module)
