@@ -10,7 +10,7 @@ from setuptools.command.build_py import build_py
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "tools" / "packaging"))
 
-from fire_backend import NATIVE, native_build  # noqa: E402
+from fire_backend import NATIVE, native_build, platform  # noqa: E402
 
 
 class BuildPackage(build_py):
@@ -29,6 +29,9 @@ class BuildPackage(build_py):
         try:
             if self.editable_mode:
                 build.update()
+            elif platform():
+                target = build.PLATFORMS[platform()]
+                build.build(Path(self.build_lib) / NATIVE, target, build.ZIG)
             else:
                 build.build(Path(self.build_lib) / NATIVE)
         except build.NoCompiler as error:
@@ -46,7 +49,7 @@ class PlatformWheel(bdist_wheel):
     """The kernels depend on the platform, but not on the version of Python."""
 
     def get_tag(self) -> tuple[str, str, str]:
-        return "py3", "none", super().get_tag()[2]
+        return "py3", "none", platform() or super().get_tag()[2]
 
 
 setup(

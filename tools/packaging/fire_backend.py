@@ -6,6 +6,7 @@ A build for a machine without a C compiler asks for the `ziglang` wheel, which i
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +17,7 @@ from setuptools.build_meta import *  # noqa: F403
 
 NATIVE = Path("pycaffe_fire", "backend", "cpu", "native")
 ROOT = Path(__file__).resolve().parents[2]
+PLATFORM_VARIABLE = "FIRE_PLATFORM"  # the platform tag of a wheel for another machine
 
 
 def native_build() -> ModuleType:
@@ -38,8 +40,15 @@ def get_requires_for_build_editable(config_settings: Any = None) -> list[str]:
     return [*build_meta.get_requires_for_build_editable(config_settings), *_compiler()]
 
 
+def platform() -> str | None:
+    """Return the platform tag of the machine to build for; None for this one."""
+    return os.environ.get(PLATFORM_VARIABLE)
+
+
 def _compiler() -> list[str]:
     build = native_build()
+    if platform():
+        return ["ziglang"]
     try:
         build.compiler()
     except build.NoCompiler:

@@ -88,6 +88,16 @@ class Target:
         return f"libfire_{isa}{_SUFFIXES.get(self.system, '.so')}"
 
 
+# The targets that zig compiles for from any machine, by the platform tag of their wheels.
+PLATFORMS = {
+    "manylinux_2_17_x86_64": Target("x86_64", "linux", ("-target", "x86_64-linux-gnu.2.17")),
+    "manylinux_2_17_aarch64": Target("aarch64", "linux", ("-target", "aarch64-linux-gnu.2.17")),
+    "macosx_11_0_x86_64": Target("x86_64", "darwin", ("-target", "x86_64-macos.11.0")),
+    "macosx_11_0_arm64": Target("aarch64", "darwin", ("-target", "aarch64-macos.11.0")),
+    "win_amd64": Target("x86_64", "win32", ("-target", "x86_64-windows-gnu")),
+}
+
+
 def this_machine() -> Target:
     """Return the target on which this process runs."""
     machine = platform.machine().lower()
