@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...layers.convolution import Convolution
+from ...layers.convolution import SlidingWindow
 from ..dims import Dim, Shape, merged, number
 from .graph import Graph, Tensor
 from .registry import Part, converts
@@ -15,7 +15,7 @@ from .registry import Part, converts
 
 def _attributes(part: Part) -> dict[str, Any]:
     layer = part.layer
-    assert isinstance(layer, Convolution)
+    assert isinstance(layer, SlidingWindow)
     window = layer.window
     return {
         "kernel_shape": list(window.kernel),
