@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,9 +15,9 @@ from ..errors import ConvertError, FireError
 from ..net.net import Net
 from .dims import BATCH, set_inputs
 from .inputs import make_inputs
-from .libraries import need
+from .isolation import Isolated
 from .preprocessing import Preprocessing
-from .runtime import Pieces, open_file, open_model, return_memory, without_nodes
+from .runtime import OnnxRuntime, Pieces, return_memory, without_nodes
 
 Floats = NDArray[np.float32]
 Array = NDArray[Any]
@@ -202,17 +203,20 @@ class Checker:
         With `path` that is the file. The net's blobs and weights and the arrays are forgotten
         before it is opened, so that memory never holds both.
         """
-        for mode in (_OFF, _ON):
-            self._expected = []
-            for feeds in self.batches():
-                self._compare_all(mode, feeds)
-                self._expected.append(self._batch(feeds))
-        if path is not None:
-            self._forget()
-        session = open_model(self.model, self.arrays) if path is None else open_file(path)
-        for batch in self.expected():
-            found = session.run(self.outputs, batch.feeds)
-            self._compare_outputs(batch, found, "onnxruntime, file")
+        with OnnxRuntime() as runtime:
+            for mode in (_OFF, _ON):
+                self._expected = []
+                for feeds in self.batches():
+                    self._compare_all(runtime, mode, feeds)
+                    self._expected.append(self._batch(feeds))
+            if path is None:
+                runtime.open_model(self.model, self.arrays)
+            else:
+                self._forget()
+                runtime.open_file(path)
+            for batch in self.expected():
+                found = runtime.run(self.outputs, batch.feeds)
+                self._compare_outputs(batch, found, "onnxruntime, file")
         self.result.runtimes.append("onnxruntime")
         return self.result
 
@@ -230,13 +234,13 @@ class Checker:
         outputs = {name: self._host(self.net.blobs[name]).copy() for name in names}
         return Batch(feeds, self.result.batches[-1], outputs)
 
-    def _compare_all(self, mode: str, feeds: dict[str, Floats]) -> None:
+    def _compare_all(self, runtime: OnnxRuntime, mode: str, feeds: dict[str, Floats]) -> None:
         """Run both, a piece of the model and its layers at a time; what is used up is let go."""
         made = {name for node in self.model.graph.node for name in node.output}
         places = {place: name for place, name in self.tops.items() if name in made}
         sizes = {name: 4 * self.net.tops[index][top].count for (index, top), name in places.items()}
         ends = {name: index for (index, _), name in sorted(places.items())}
-        pieces = Pieces(self.model, self.arrays, sizes)
+        pieces = Pieces(runtime, self.model, self.arrays, sizes)
         found: dict[str, Array] = {}
         index = 0
         for piece in pieces.run(feeds, ends, mode == _ON):
@@ -329,25 +333,16 @@ class Checker:
 
     def run_opencv(self, path: str) -> Result:
         """The outputs of the file in OpenCV's dnn module."""
-        cv2 = need("cv2")
-        if not hasattr(cv2, "dnn"):
-            raise ConvertError("this OpenCV has no dnn module: pip install opencv-python-headless")
-        where = f"OpenCV {cv2.__version__}"
-        for batch in self.expected():
-            try:
-                net = cv2.dnn.readNetFromONNX(path)
-                for name, values in batch.feeds.items():
-                    net.setInput(values, name)
-                found = net.forward(self.outputs)
-            except cv2.error as problem:
-                reason = " ".join(str(problem).split())
-                raise ConvertError(f"{where} refuses the model: {reason}") from None
-            shaped = []
-            for name, theirs in zip(self.outputs, found, strict=True):
-                ours = batch.outputs.get(name, theirs)
-                same = ours.size == theirs.size  # OpenCV pads shapes with ones
-                shaped.append(theirs.reshape(ours.shape) if same else theirs)
-            self._compare_outputs(batch, shaped, where)
+        with Isolated("OpenCV") as runtime:
+            where = f"OpenCV {runtime.open({'path': os.path.abspath(path)})['version']}"
+            for batch in self.expected():
+                shaped = []
+                found = runtime.run(self.outputs, batch.feeds)
+                for name, theirs in zip(self.outputs, found, strict=True):
+                    ours = batch.outputs.get(name, theirs)
+                    same = ours.size == theirs.size  # OpenCV pads shapes with ones
+                    shaped.append(theirs.reshape(ours.shape) if same else theirs)
+                self._compare_outputs(batch, shaped, where)
         self.result.runtimes.append(where)
         return self.result
 

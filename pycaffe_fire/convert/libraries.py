@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import Any
 
 from ..errors import ConvertError
@@ -16,6 +17,16 @@ def need(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        name = module.split(".")[0]
-        own = f"pip install {_PACKAGES[name]}" if name in _PACKAGES else install_hint("convert")
-        raise ConvertError(f"this needs {name}: {own}") from None
+        raise _missing(module) from None
+
+
+def need_installed(module: str) -> None:
+    """Refuse to go on without a module that another process is going to load."""
+    if importlib.util.find_spec(module) is None:
+        raise _missing(module)
+
+
+def _missing(module: str) -> ConvertError:
+    name = module.split(".")[0]
+    own = f"pip install {_PACKAGES[name]}" if name in _PACKAGES else install_hint("convert")
+    return ConvertError(f"this needs {name}: {own}")

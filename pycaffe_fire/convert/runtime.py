@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -10,40 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..backend import available_cores
-from ..errors import ConvertError
 from . import onnx_file
+from .isolation import Isolated
 from .libraries import need
 
 Array = NDArray[Any]
 
 PIECE = 1 << 24  # bytes of weights and tensors that are looked at together
-_QUIET = 4  # onnxruntime logs what it is about to raise; we say it once
 _NO_TENSORS = ("Sequence", "Optional")  # in names of ops: what they make is no array
-
-
-def open_model(
-    model: Any, arrays: Mapping[str, Array], every: Iterable[str] = (), optimised: bool = True
-) -> Any:
-    """A model in onnxruntime, with more of its tensors as outputs; it reads no file. Large arrays
-    are lent to it, so that there is no second copy of them."""
-    onnx, runtime = need("onnx"), need("onnxruntime")
-    options = _session_options(optimised)
-    whole, lent = onnx.ModelProto(), {}
-    whole.CopyFrom(model)
-    for name, array in arrays.items():
-        if array.nbytes > onnx_file.SMALL:
-            tensor = onnx_file.outside(onnx, name, array, "lent", (0, array.nbytes))
-            lent[name] = runtime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
-        else:
-            tensor = onnx.numpy_helper.from_array(array, name)
-        whole.graph.initializer.append(tensor)
-    if lent:
-        options.add_external_initializers(list(lent), list(lent.values()))
-    known = {info.name for info in (*model.graph.output, *model.graph.input)}
-    for name in every:
-        if name not in known and name not in arrays:
-            whole.graph.output.append(onnx.helper.make_empty_tensor_value_info(name))
-    return _open(whole.SerializeToString(), options)
 
 
 def without_nodes(model: Any, kind: str) -> tuple[Any, set[str]]:
@@ -64,40 +39,45 @@ def without_nodes(model: Any, kind: str) -> tuple[Any, set[str]]:
     return made, lost
 
 
-def open_file(path: str) -> Any:
-    """A model's file in onnxruntime, with the optimisations of graphs but without another layout
-    of the weights, which would be a copy more."""
-    options = _session_options(optimised=True)
-    options.graph_optimization_level = need(
-        "onnxruntime"
-    ).GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-    options.add_session_config_entry("session.disable_prepacking", "1")
-    return _open(path, options)
+class OnnxRuntime(Isolated):
+    """onnxruntime in a process of its own, with one model at a time."""
 
+    def __init__(self) -> None:
+        super().__init__("onnxruntime")
 
-def _session_options(optimised: bool) -> Any:
-    runtime = need("onnxruntime")
-    options, levels = runtime.SessionOptions(), runtime.GraphOptimizationLevel
-    options.log_severity_level = _QUIET
-    options.graph_optimization_level = (
-        levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
-    )
-    options.enable_mem_pattern = False  # shapes change
-    options.enable_cpu_mem_arena = False  # which would keep what the largest run took
-    options.intra_op_num_threads = available_cores()
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return options
+    def open_model(
+        self,
+        model: Any,
+        arrays: Mapping[str, Array],
+        every: Iterable[str] = (),
+        optimised: bool = True,
+    ) -> None:
+        """Open a model, with more of its tensors as outputs; no file is read."""
+        onnx = need("onnx")
+        whole, lent = onnx.ModelProto(), {}
+        whole.CopyFrom(model)
+        for name, array in arrays.items():
+            if array.nbytes > onnx_file.SMALL and array.dtype.isbuiltin:
+                tensor = onnx_file.outside(onnx, name, array, "lent", (0, array.nbytes))
+                lent[name] = array
+            else:
+                tensor = onnx.numpy_helper.from_array(array, name)
+            whole.graph.initializer.append(tensor)
+        known = {info.name for info in (*model.graph.output, *model.graph.input)}
+        for name in every:
+            if name not in known and name not in arrays:
+                whole.graph.output.append(onnx.helper.make_empty_tensor_value_info(name))
+        text = np.frombuffer(whole.SerializeToString(), np.uint8)
+        level = "ORT_ENABLE_ALL" if optimised else "ORT_DISABLE_ALL"
+        settings = {"level": level, "lent": list(lent), "entries": {}}
+        self.open(settings | {"threads": available_cores()}, [text, *lent.values()])
 
-
-def _open(source: Any, options: Any) -> Any:
-    runtime = need("onnxruntime")
-    try:
-        return runtime.InferenceSession(  # without the second try that it announces on stdout
-            source, options, providers=["CPUExecutionProvider"], enable_fallback=0
-        )
-    except Exception as problem:
-        reason = " ".join(str(problem).split())
-        raise ConvertError(f"onnxruntime refuses the model: {reason}") from None
+    def open_file(self, path: str) -> None:
+        """Open a model's file, with the optimisations of graphs but without another layout of the
+        weights, which would be a copy more."""
+        settings = {"level": "ORT_ENABLE_EXTENDED", "path": os.path.abspath(path)}
+        entries = {"session.disable_prepacking": "1"}
+        self.open(settings | {"threads": available_cores(), "entries": entries})
 
 
 def return_memory() -> None:
@@ -116,7 +96,14 @@ class Pieces:
     `sizes` are the bytes of tensors, as far as they are known.
     """
 
-    def __init__(self, model: Any, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        runtime: OnnxRuntime,
+        model: Any,
+        arrays: Mapping[str, Array],
+        sizes: Mapping[str, int],
+    ) -> None:
+        self._runtime = runtime
         self._model, self._arrays, self._sizes = model, arrays, sizes
         graph = model.graph
         self._infos = {
@@ -182,8 +169,8 @@ class Pieces:
         model.graph.name = self._model.graph.name
         model.graph.node.extend(nodes)
         model.graph.input.extend(self._info(name, value) for name, value in feeds.items())
-        session = open_model(model, arrays, outputs, optimised)
-        return dict(zip(outputs, session.run(outputs, feeds), strict=True))
+        self._runtime.open_model(model, arrays, outputs, optimised)
+        return dict(zip(outputs, self._runtime.run(outputs, feeds), strict=True))
 
     def _info(self, name: str, value: Array) -> Any:
         """What is known of a tensor's shape, as long as it is true of this value."""

@@ -22,7 +22,7 @@ from pycaffe_fire.cli.fire_convert import main
 from pycaffe_fire.convert.caffe_to_onnx import Conversion, convert_to_onnx
 from pycaffe_fire.convert.model import build, read_model
 from pycaffe_fire.convert.onnx_to_caffe import convert_to_caffe
-from pycaffe_fire.convert.runtime import open_model
+from pycaffe_fire.convert.runtime import OnnxRuntime
 from pycaffe_fire.convert.to_onnx.export import Options
 from pycaffe_fire.errors import ConvertError
 from tests.convert.nets import model_of
@@ -336,8 +336,11 @@ def test_onnxruntime_says_nothing_itself(tmp_path: Path, capfd: pytest.CaptureFi
     path = onnx_file(tmp_path / "m.onnx", [node("Transpose", "x", perm=[0, 9])])
     model = onnx.load(path)
     model.graph.input[0].type.tensor_type.ClearField("shape")  # so that it is found late
-    with pytest.raises(ConvertError, match="onnxruntime refuses the model: .*perm of Transpose"):
-        open_model(model, {})
+    refused = pytest.raises(
+        ConvertError, match="onnxruntime refuses the model: .*perm of Transpose"
+    )
+    with OnnxRuntime() as session, refused:
+        session.open_model(model, {})
     assert capfd.readouterr() == ("", "")
 
 

@@ -172,13 +172,13 @@ def test_a_check_in_many_pieces_finds_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[Any] = []
-    real = runtime.open_model
+    real = runtime.OnnxRuntime.open_model
 
-    def counted(*arguments: Any) -> Any:
+    def counted(*arguments: Any) -> None:
         opened.append(arguments)
-        return real(*arguments)
+        real(*arguments)
 
-    monkeypatch.setattr(runtime, "open_model", counted)
+    monkeypatch.setattr(runtime.OnnxRuntime, "open_model", counted)
     whole = convert_to_onnx(model_of(NET), tmp_path / "whole.onnx")
     pieces, opened[:] = len(opened), []
     monkeypatch.setattr(runtime, "PIECE", 1)  # a piece for every node

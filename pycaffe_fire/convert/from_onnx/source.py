@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...errors import ConvertError
 from .. import onnx_file
 from ..libraries import need
-from ..runtime import open_model, without_nodes
+from ..runtime import OnnxRuntime, without_nodes
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]
@@ -105,16 +105,15 @@ class Source:
         feeds = {
             name: rng.normal(size=shape).astype(types[name]) for name, shape in self.inputs.items()
         }
-        session = open_model(model, self.arrays, every=names, optimised=False)
         try:
-            found = session.run(names, feeds)
-        except Exception as problem:
-            reason = " ".join(str(problem).split())
-            raise ConvertError(f"{self.path}: cannot be run: {reason}") from None
-        for name, value in zip(names, found, strict=True):
-            self.shapes[name] = tuple(np.shape(value))
-            if name in fixed:
-                self.constants[name] = np.asarray(value)
+            with OnnxRuntime() as runtime:
+                runtime.open_model(model, self.arrays, every=names, optimised=False)
+                wanted = [name for name in names if name in fixed]
+                shapes, constants = runtime.shapes(names, feeds, wanted)
+        except ConvertError as problem:
+            raise ConvertError(f"{self.path}: cannot be run: {problem}") from None
+        self.shapes.update(shapes)
+        self.constants.update(constants)
         for name, array in self.constants.items():
             self.shapes[name] = tuple(array.shape)
 
