@@ -7,7 +7,9 @@ and called `layer.running_mean` and `layer.running_var`.
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import schema
+from ..backend.sizes import memory_shortage
 from ..errors import ConvertError
 from ..schema.files import read_head, replacing
 from .averages import averages
@@ -25,6 +28,7 @@ Array = NDArray[Any]
 
 _STATISTICS = ("running_mean", "running_var")
 _NUMBERED = ("LSTM", "Lstm", "RNN")  # their blobs are numbered
+_NUMBERS = "biuf"  # kinds of dtypes
 _EXTRA = "num_batches_tracked"  # PyTorch's; nothing of Caffe's
 
 
@@ -116,7 +120,11 @@ def _take(
             problems.append(f'"{key}" is {list(array.shape)}, the net wants {list(shape)}')
             found.append(np.zeros(shape, np.float32))
         else:
-            found.append(np.ascontiguousarray(array, np.float32).reshape(shape))
+            with np.errstate(over="ignore"):
+                values = np.ascontiguousarray(array, np.float32).reshape(shape)
+            if np.isfinite(array).all() and not np.isfinite(values).all():
+                problems.append(f'"{key}" has values that are too large for 32 bits')
+            found.append(values)
     return found
 
 
@@ -144,11 +152,9 @@ def read(path: PathLike) -> dict[str, Array]:
     name, suffix = os.fspath(path), Path(path).suffix.lower()
     try:
         if suffix == ".safetensors":
-            found: dict[str, Array] = need("safetensors.numpy").load_file(name)
-            return found
+            return _numbers(name, need("safetensors.numpy").load_file(name))
         if suffix == ".npz":
-            with np.load(name, allow_pickle=False) as file:
-                return {key: file[key] for key in file.files}
+            return _numbers(name, _read_npz(name))
         torch = need("torch")
         state = torch.load(name, map_location="cpu", weights_only=True)
         return {key: value.float().numpy() for key, value in state.items()}
@@ -157,3 +163,46 @@ def read(path: PathLike) -> dict[str, Array]:
     except Exception as problem:  # each library has errors of its own
         reason = " ".join(str(problem).split())
         raise ConvertError(f"{name}: cannot be read as {suffix}: {reason}") from None
+
+
+def _numbers(path: str, found: dict[str, Array]) -> dict[str, Array]:
+    for name, array in found.items():
+        if array.dtype.kind not in _NUMBERS:
+            raise ConvertError(f'{path}: "{name}" is an array of {array.dtype}, not of numbers')
+    return found
+
+
+def _read_npz(path: str) -> dict[str, Array]:
+    """The arrays of an .npz file, none of which says that it is larger than it is."""
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        if shortage := memory_shortage(sum(member.file_size for member in members)):
+            raise ConvertError(f"{path}: {shortage}")
+        return {
+            member.filename.removesuffix(".npy"): _read_member(path, archive, member)
+            for member in members
+        }
+
+
+def _read_member(path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
+    npy = np.lib.format
+    with archive.open(member) as file:
+        try:
+            read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+            shape, _, dtype = read_header[npy.read_magic(file)](file)
+        except (KeyError, ValueError, SyntaxError):  # also of what the header is parsed by
+            raise ConvertError(f'{path}: "{member.filename}" in it is no array') from None
+        if dtype.hasobject:
+            raise ConvertError(
+                f'{path}: "{member.filename}" holds Python objects, which could run code: it is '
+                f"not read"
+            )
+        there, said = member.file_size - file.tell(), prod(shape) * dtype.itemsize
+        if there != said:
+            raise ConvertError(
+                f'{path}: "{member.filename}" in it is damaged: {there:,} bytes for an array of '
+                f"{list(shape)} {dtype}, which has {said:,}"
+            )
+        file.seek(0)
+        array: Array = npy.read_array(file, allow_pickle=False)
+        return array

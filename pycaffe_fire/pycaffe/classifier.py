@@ -133,9 +133,11 @@ def read_array(path: str) -> NDArray[Any]:
     """A .npy file of numbers; one with Python objects, which could run code, is refused."""
     try:
         array: NDArray[Any] = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except Exception as error:  # of the file, of its header, of memory that the header asks for
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path}: cannot be read as a NumPy array: {reason}") from None
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
+        raise DataError(f"{path}: holds no array of numbers")
     return array
 
 
