@@ -12,6 +12,7 @@ import pytest
 from .nets.case import Case
 from .nets.generate import generate
 from .nets.judges import Judge
+from .nets.shrink import shrink
 
 CASES = sorted((Path(__file__).parent / "net_cases").glob("*.prototxt"))
 FIXED = 1000  # nets that are the same in every run
@@ -75,3 +76,23 @@ def test_differences_crashes_and_overflows_are_found() -> None:
 
     found = broken_variants.findings()
     assert [what.split(" ")[0] for what in found] == ["DIFFERENT", "TRACEBACK", "REFUSED"]
+
+
+def test_a_finding_is_made_as_small_as_it_can_be() -> None:
+    """What is found depends on one layer and one action: the rest goes."""
+
+    def finds(case: Case) -> str:
+        has_both = any(layer.type == "BatchNorm" for layer in case.layers)
+        return "DIFFERENT on fused" if has_both and ("bwd", 7) in case.actions else ""
+
+    net = (
+        '# phase TRAIN; actions [["fwd", 1], ["bwd", 7], ["look", 3]]; threads 2; seen:\n'
+        'layer { name: "data1" type: "Input" top: "data1" input_param { shape { dim: 2 dim: 3 } } }\n'
+        'layer { name: "relu" type: "ReLU" bottom: "data1" top: "b1" }\n'
+        'layer { name: "norm" type: "BatchNorm" bottom: "b1" top: "b2" }\n'
+        'layer { name: "sum" type: "Eltwise" bottom: "b1" bottom: "b2" top: "b3" }\n'
+    )
+    case, found = shrink(Case.parse(net), finds)
+    assert found == "DIFFERENT on fused"
+    assert [layer.type for layer in case.layers] == ["BatchNorm"]
+    assert (case.actions, case.threads) == ((("bwd", 7),), 1)
