@@ -11,9 +11,10 @@ import ipaddress
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 
 Scope = MutableMapping[str, Any]
@@ -36,6 +37,7 @@ HEADERS = {
     "cache-control": "no-store",
 }
 SAFE = ("GET", "HEAD")
+MOST_DIGITS = 5  # of a port
 NO_TOKEN = "fire_board: open the address that fire_board printed; it holds the token.\n"
 
 
@@ -75,7 +77,8 @@ class Access:
                 message["headers"] = headers
             await send(message)
 
-        await answer(scope, receive, guarded)
+        with suppress(ClientDisconnect):  # in the middle of an upload
+            await answer(scope, receive, guarded)
 
     def _grant(self) -> str:
         return f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
@@ -123,7 +126,8 @@ def _split(host: str) -> tuple[str, int]:
     name, colon, port = host.rpartition(":")
     if not colon or host.endswith("]"):
         name, port = host, "80"
-    return name.strip("[]").lower(), int(port) if port.isdecimal() else -1
+    is_port = port.isdecimal() and len(port) <= MOST_DIGITS
+    return name.strip("[]").lower(), int(port) if is_port else -1
 
 
 def _is_address(name: str) -> bool:

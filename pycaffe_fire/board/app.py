@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from math import isnan, nan
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -50,6 +51,8 @@ LOOK = 0.5  # seconds between looks at the logs
 BEAT = 15.0  # seconds after which a silent stream says that it lives
 MOST_POINTS, MOST_SMOOTH = 4000, 100_000
 MOST_BYTES = 20 << 20  # of an uploaded image
+UPLOAD_SECONDS = 30.0  # that an upload may be silent
+MOST_WHOLE = 2**53  # of numbers in a query: above, floats leave out whole numbers
 PAGE = 24  # records
 
 
@@ -195,7 +198,7 @@ def layer(request: Request) -> Response:
 def filter_image(request: Request) -> Response:
     board: Board = request.app.state.board
     query = request.query_params
-    blob = int(_number(query, "blob", 0))
+    blob = _whole(query, "blob")
     return Response(
         filters(board.model(request), query.get("name", ""), blob), media_type="image/png"
     )
@@ -271,20 +274,20 @@ async def survey(request: Request) -> Response:
 async def records(request: Request) -> Response:
     worker, _ = _browser(request)
     query = request.query_params
-    label = int(_number(query, "label", 0)) if query.get("label") else None
-    first = int(max(0, _number(query, "first", 0)))
+    label = _whole(query, "label") if query.get("label") else None
+    first = max(0, _whole(query, "first"))
     return _json(await worker.ask("page", label=label, first=first, count=PAGE, **_shown_as(query)))
 
 
 def _shown_as(query: Any) -> dict[str, Any]:
     """Are records wanted as the net sees them, and in which draw?"""
-    return {"seen": query.get("seen") == "1", "draw": int(max(0, _number(query, "draw", 0)))}
+    return {"seen": query.get("seen") == "1", "draw": max(0, _whole(query, "draw"))}
 
 
 async def record_image(request: Request) -> Response:
     worker, _ = _browser(request)
     query = request.query_params
-    image = await worker.ask("image", record=int(_number(query, "record", 0)), **_shown_as(query))
+    image = await worker.ask("image", record=_whole(query, "record"), **_shown_as(query))
     return Response(base64.b64decode(image), media_type="image/png")
 
 
@@ -351,13 +354,27 @@ async def _stored_shape(board: Board, log: RunLog, net: dict[str, Any]) -> list[
 
 async def try_image(request: Request) -> Response:
     """POST an image's bytes; the answer is what the net says of it."""
-    content = bytearray()
-    async for chunk in request.stream():
-        content += chunk
-        if len(content) > MOST_BYTES:
-            raise HTTPException(413, f"images of up to {MOST_BYTES >> 20} MB are taken")
+    content = await _uploaded(request)
     worker, _ = await _trial(request)
     return _json(await worker.ask("image", image=base64.b64encode(content).decode()))
+
+
+async def _uploaded(request: Request) -> bytes:
+    """The body of a request; one that claims to be too large is refused before it is read."""
+    content = bytearray()
+    parts = aiter(request.stream())
+    length = int(request.headers.get("content-length", 0))  # h11 lets nothing else pass
+    while length <= MOST_BYTES and len(content) <= MOST_BYTES:
+        try:
+            content += await asyncio.wait_for(anext(parts), UPLOAD_SECONDS)
+        except StopAsyncIteration:
+            return bytes(content)
+        except asyncio.TimeoutError:
+            raise HTTPException(
+                408, f"no more of the image came for {UPLOAD_SECONDS:.0f} seconds",
+                {"connection": "close"},
+            ) from None  # fmt: skip
+    raise HTTPException(413, f"images of up to {MOST_BYTES >> 20} MB are taken")
 
 
 async def try_blob(request: Request) -> Response:
@@ -371,7 +388,7 @@ async def occlusion(request: Request) -> Response:
     board: Board = request.app.state.board
     worker, key = await _trial(request)
     query = request.query_params
-    target = int(_number(query, "target", 0))
+    target = _whole(query, "target")
     whole = ("occlusion", *key, query.get("image", ""), target)
     if request.method == "GET":
         return _json(board.jobs.get(whole))
@@ -389,9 +406,20 @@ def _folder(log: RunLog) -> str:
 
 def _number(query: Any, name: str, otherwise: float) -> float:
     try:
-        return float(query.get(name) or otherwise)
+        value = float(query.get(name) or otherwise)
     except ValueError:
-        raise HTTPException(400, f"{name} must be a number") from None
+        value = nan
+    if isnan(value):
+        raise HTTPException(400, f"{name} must be a number")
+    return value
+
+
+def _whole(query: Any, name: str) -> int:
+    """A whole number, 0 if there is none."""
+    value = _number(query, name, 0)
+    if abs(value) > MOST_WHOLE:
+        raise HTTPException(400, f"{name} must be a whole number of at most {MOST_WHOLE}")
+    return int(value)
 
 
 def _dumps(value: Any) -> str:
@@ -405,7 +433,7 @@ def _json(value: Any) -> Response:
 async def _explain(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 422
     text = error.detail if isinstance(error, HTTPException) else str(error)
-    return JSONResponse({"error": text}, status)
+    return JSONResponse({"error": text}, status, getattr(error, "headers", None))
 
 
 def make_app(folder: str, token: str, host: str, port: int) -> Access:

@@ -20,6 +20,7 @@ def serve(folder: str, host: str, port: int | None, say: Callable[[str], None]) 
 
         from .access import new_token
         from .app import make_app
+        from .protocol import ImpatientProtocol
     except ImportError as error:
         raise FireError(f"fire_board needs {error.name}: {install_hint('board')}") from None
     if not os.path.isdir(folder):
@@ -30,7 +31,7 @@ def serve(folder: str, host: str, port: int | None, say: Callable[[str], None]) 
     app = make_app(folder, token, host, number)
     config = uvicorn.Config(
         app, log_level="error", access_log=False, server_header=False, lifespan="on",
-        timeout_graceful_shutdown=1,
+        timeout_graceful_shutdown=1, http=ImpatientProtocol,
     )  # fmt: skip
     say(f"http://{_shown(host)}:{number}/?token={token}")
     uvicorn.Server(config).run(sockets=[listening])

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -95,7 +95,7 @@ class Server:
     host: str
     port: int
     token: str
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[str] | None = None
 
     @property
     def address(self) -> str:
@@ -144,9 +144,9 @@ class Server:
 
 
 @contextmanager
-def serving(folder: Path, *flags: str) -> Iterator[Server]:
+def serving(folder: Path, *flags: str, stderr: IO[bytes] | None = None) -> Iterator[Server]:
     command = [sys.executable, "-m", "pycaffe_fire.cli.fire_board", str(folder), "--port", "0"]
-    process = subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, stderr=stderr, text=True)
     assert process.stdout is not None
     try:
         base, _, token = process.stdout.readline().strip().partition("/?token=")
