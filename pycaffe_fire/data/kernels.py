@@ -23,11 +23,11 @@ RECORD = np.dtype([
 # single scan up to its end marker, whose rows may be decoded from the top as far as needed.
 OTHER, PIXELS, JPEG, SEQUENTIAL_JPEG = range(4)
 
-# An image and the place of its crop; strides count elements.
+# An image, the place of its crop, and of the result in the batch; strides count elements.
 IMAGE = np.dtype([
     ("address", np.int64), ("channel_stride", np.int64), ("row_stride", np.int64),
     ("column_stride", np.int64), ("kind", np.int64), ("top", np.int64), ("left", np.int64),
-    ("mirror", np.int64),
+    ("mirror", np.int64), ("sample", np.int64),
 ])  # fmt: skip
 # Kinds of elements. Packed: red, green, blue and a fourth byte in a word for each pixel.
 BYTES, FLOATS, PACKED = range(3)
@@ -50,8 +50,7 @@ class ReadRecords(Kernel):
 class Transform(Kernel):
     """Crop, subtract the mean, scale and mirror `count` images; `images` is a view as int64.
 
-    Each image, and the mean unless it has one line, must hold its crop. `batch` is the number of
-    elements of the array that `out` is a part of.
+    Each image, and the mean unless it is one for each channel (1x1), must hold its crop.
     """
 
     name = "transform"
@@ -59,19 +58,19 @@ class Transform(Kernel):
     mean: Floats
     out: Floats
     count: int
+    samples: int
     channels: int
     height: int
     width: int
     mean_height: int
     mean_width: int
-    batch: int
     scale: float
 
     def check(self) -> None:
         self.need(
             images=self.count * IMAGE.itemsize // 8,
             mean=self.channels * self.mean_height * self.mean_width,
-            out=self.count * self.channels * self.height * self.width,
+            out=self.samples * self.channels * self.height * self.width,
         )
 
 

@@ -115,9 +115,9 @@ class Transformer:
         Images are taken one by one, so that a decoded image is still in the cache.
         """
         draws = self._draws(samples).tolist()
-        mean = self.mean_for(out.shape)
+        mean = self._mean_of(out.shape[1])
         described, last = np.zeros(1, IMAGE), None
-        kernel = self._kernel(described, mean, out) if library.available() else None
+        kernel = self._kernel(described, samples, mean, out) if library.available() else None
         for i, image in enumerate(images):
             if image is not last:  # decoded ones mostly have the same memory
                 last, form = image, _describe(image)
@@ -126,8 +126,7 @@ class Transformer:
             if kernel is None:
                 _with_numpy(image, place, mean, self.scale, out[i])
             else:
-                described[0] = *form, *place
-                kernel.out = out[i]
+                described[0] = *form, *place, i
                 kernel.run()
 
     def cut(
@@ -197,7 +196,7 @@ class Transformer:
         """The same for contiguous uint8 images of one shape, given by address; needs the native
         kernels."""
         _, height, width = shape
-        mean = self.mean_for(out.shape)
+        mean = self._mean_of(out.shape[1])
         images = np.zeros(len(addresses), IMAGE)
         images["address"], images["kind"] = addresses, BYTES
         images["channel_stride"], images["row_stride"] = height * width, width
@@ -206,17 +205,21 @@ class Transformer:
         images["top"], images["left"], images["mirror"] = self._place(
             draws, *_spare(shape, out.shape, mean.shape)
         )
-        self._kernel(images, mean, out).run()
+        images["sample"] = np.arange(len(samples))
+        self._kernel(images, samples, mean, out).run()
 
     def _kernel(
-        self, images: NDArray[Any], mean: NDArray[np.float32], out: NDArray[np.float32]
-    ) -> Transform:
-        """The kernel for as many images as `images` describes, which are the first of the batch."""
-        _, channels, height, width = out.shape
+        self, images: NDArray[Any], samples: range, mean: NDArray[np.float32],
+        out: NDArray[np.float32],
+    ) -> Transform:  # fmt: skip
+        """The kernel for as many images at a time as `images` describes."""
+        batch, channels, height, width = out.shape
+        if len(samples) > batch:
+            raise BackendError(f"a batch of {batch} has no room for {len(samples)} samples")
         return Transform(
             threads=1, images=images.view(np.int64), mean=mean, out=out, count=len(images),
-            channels=channels, height=height, width=width, mean_height=mean.shape[1],
-            mean_width=mean.shape[2], batch=out.size, scale=self.scale,
+            samples=batch, channels=channels, height=height, width=width,
+            mean_height=mean.shape[1], mean_width=mean.shape[2], scale=self.scale,
         )  # fmt: skip
 
     @property
@@ -226,12 +229,17 @@ class Transformer:
 
     def mean_for(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
         """The mean image, or for values one line (channels, 1, width of the output's shape)."""
+        channels, _, width = shape[-3:]
+        mean = self._mean_of(channels)
+        return mean if self._mean is not None else np.repeat(mean, width, axis=2)
+
+    def _mean_of(self, channels: int) -> NDArray[np.float32]:
+        """The mean image, or for values (channels, 1, 1)."""
         if self._mean is not None:
             return self._mean
-        channels, _, width = shape[-3:]
-        mean = np.zeros((channels, 1, width), np.float32)
+        mean = np.zeros((channels, 1, 1), np.float32)
         if self._mean_values:
-            mean[...] = np.array(self._mean_values, np.float32).reshape(-1, 1, 1)
+            mean[:, 0, 0] = self._mean_values
         return mean
 
 
@@ -244,17 +252,17 @@ def _with_numpy(
 ) -> None:
     (top, left, mirror), (_, height, width) = place, out.shape
     window = (slice(None), slice(top, top + height), slice(left, left + width))
-    shared = mean.shape[1:] == (1, width)
-    np.subtract(image[window], mean if shared else mean[window], out=out, dtype=np.float32)
+    one = mean.shape[1:] == (1, 1)
+    np.subtract(image[window], mean if one else mean[window], out=out, dtype=np.float32)
     out *= scale
     if mirror:
         out[...] = out[:, :, ::-1].copy()
 
 
 def _spare(image: tuple[int, ...], out: tuple[int, ...], mean: tuple[int, ...]) -> tuple[int, int]:
-    """By how much an image is larger than its crop; the mean has its shape, or that of a line."""
+    """By how much an image is larger than its crop; the mean has its shape, or is one a channel."""
     down, right = image[1] - out[2], image[2] - out[3]
-    if image[0] != out[1] or min(down, right) < 0 or mean not in (image, (out[1], 1, out[3])):
+    if image[0] != out[1] or min(down, right) < 0 or mean not in (image, (out[1], 1, 1)):
         raise BackendError(
             f"an image of shape {image} with a mean of shape {mean} has no crop of {out[1:]}"
         )

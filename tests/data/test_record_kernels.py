@@ -152,9 +152,9 @@ def test_numbers_are_cut_to_32_bits_as_protobuf_does() -> None:
         datum_image(parse_datum(negative, "k"), "k")
 
 
-def test_kernels_read_nothing_after_a_record(isa: str) -> None:
+def test_kernels_read_nothing_after_a_record(native_isa: str) -> None:
     command = [sys.executable, "-c", FUZZ, "7", "8000"]
-    environment = {**os.environ, library.ISA_VARIABLE: isa}
+    environment = {**os.environ, library.ISA_VARIABLE: native_isa}
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr[-2000:] or f"status {done.returncode}"
     word, found, jpegs = done.stdout.split()
@@ -177,7 +177,7 @@ def number(value: int) -> bytes:
     return bytes([*low, value >> 63 & 1])
 
 
-def test_what_records_hold(isa: str) -> None:
+def test_what_records_hold(native_isa: str) -> None:
     cases = {
         GOOD: (PIXELS, 8, 4, 3, [1, 2, 2]),
         b"\x28" + number(-1) + GOOD[:-2]: (PIXELS, 19, 4, -1, [1, 2, 2]),

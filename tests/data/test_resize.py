@@ -62,7 +62,7 @@ def test_linear_is_the_definition(size: Any) -> None:
 @pytest.mark.parametrize("method", [LINEAR, CUBIC, AREA, NEAREST, LANCZOS])
 @pytest.mark.parametrize("size", SIZES)
 def test_kernels_give_what_numpy_gives(
-    isa: str, monkeypatch: pytest.MonkeyPatch, method: Any, size: Any
+    native_isa: str, monkeypatch: pytest.MonkeyPatch, method: Any, size: Any
 ) -> None:
     pixels = RNG.integers(0, 256, (*size[:2], 3), dtype=np.uint8)
     extreme = np.where(pixels < 128, 0, 255).astype(np.uint8)

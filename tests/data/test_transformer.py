@@ -133,31 +133,37 @@ def test_errors(tmp_path: Path, transform_param: Any) -> None:
 
 
 def transform(
-    kind: int, image: Any, mean: Any, out: Any, place: Any, batch: int, threads: int = 1
+    kind: int, image: Any, mean: Any, out: Any, place: Any, count: int, threads: int = 1
 ) -> None:
-    """Run the kernel on one image as often as `out` has room for its crop."""
-    described = np.zeros(len(out), IMAGE)
+    """Run the kernel on one image `count` times, for the last samples of the batch first."""
+    described = np.zeros(count, IMAGE)
     size = 1 if kind == BYTES else 4
     strides = [stride // size for stride in image.strides]
-    described[:] = (
-        image.ctypes.data,
-        *([0, *strides] if kind == PACKED else strides),
-        kind,
-        *place,
-    )
-    _, channels, height, width = out.shape
+    strides = [0, *strides] if kind == PACKED else strides
+    described[:] = (image.ctypes.data, *strides, kind, *place, 0)
+    samples, channels, height, width = out.shape
+    described["sample"] = samples - 1 - np.arange(count)
     Transform(
-        threads=threads, images=described.view(np.int64), mean=mean, out=out, count=len(out),
-        channels=channels, height=height, width=width, mean_height=mean.shape[1],
-        mean_width=mean.shape[2], batch=batch, scale=0.017,
+        threads=threads, images=described.view(np.int64), mean=mean, out=out, count=count,
+        samples=samples, channels=channels, height=height, width=width, mean_height=mean.shape[1],
+        mean_width=mean.shape[2], scale=0.017,
     ).run()  # fmt: skip
 
 
-@pytest.mark.parametrize("batch", [0, 1 << 20], ids=["cached", "streamed"])
+def aligned(*shape: int) -> Any:
+    """An array whose lines may be streamed, full of NaN."""
+    memory = np.full(np.prod(shape) + 16, np.nan, np.float32)
+    return memory[-memory.ctypes.data // 4 % 16 :][: np.prod(shape)].reshape(shape)
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["cached", "streamed"])
+@pytest.mark.parametrize("one_mean", [False, True], ids=["mean image", "mean values"])
 @pytest.mark.parametrize("mirror", [0, 1])
 @pytest.mark.parametrize("kind", [BYTES, FLOATS, PACKED], ids=["bytes", "floats", "packed"])
-def test_the_kernel_on_lines_of_any_length(isa: str, kind: int, mirror: int, batch: int) -> None:
-    for width in (1, 2, 7, 16, 17, 31, 64, 70, 227):
+def test_the_kernel_on_lines_of_any_length(
+    native_isa: str, kind: int, mirror: int, one_mean: bool, large: bool
+) -> None:
+    for width in (1, 2, 7, 16, 17, 31, 64, 70, 227, 511, 513, 1200):
         values = RNG.integers(0, 256, (3, 5, width + 2), dtype=np.uint8)
         image: Any = values
         if kind == FLOATS:
@@ -166,16 +172,15 @@ def test_the_kernel_on_lines_of_any_length(isa: str, kind: int, mirror: int, bat
         elif kind == PACKED:
             image = packed(values)[::-1].transpose(1, 2, 0).copy()  # red, green, blue
             image = np.concatenate([image, image[..., :1]], axis=2).view(np.uint32)[..., 0]
-        mean = RNG.uniform(0, 200, values.shape).astype(np.float32)
-        found = []
-        for threads in (1, 2, 3):
-            out = np.full((2, 3, 3, width), np.nan, np.float32)
-            transform(kind, image, mean, out, (1, 2, mirror), batch, threads)
-            found.append(out)
+        mean = RNG.uniform(0, 200, (3, 1, 1) if one_mean else values.shape).astype(np.float32)
         expected = ((values - mean) * np.float32(0.017))[:, 1:4, 2:]
         expected = expected[..., ::-1] if mirror else expected
-        for out in found:
-            assert np.array_equal(out[0], expected) and np.array_equal(out[1], expected)
+        samples = max(3, (1 << 20) // (9 * width) + 1) if large else 3
+        for threads in (1, 2, 3):
+            out = aligned(samples, 3, 3, width)
+            transform(kind, image, mean, out, (1, 2, mirror), 2, threads)
+            assert np.array_equal(out[-1], expected) and np.array_equal(out[-2], expected)
+            assert np.isnan(out[:-2]).all()
 
 
 @pytest.mark.skipif(not library.available(), reason="the CPU kernels are not compiled")
@@ -183,7 +188,7 @@ def test_the_kernel_needs_room() -> None:
     image, mean, out = np.zeros((3, 5, 6), np.uint8), np.zeros((3, 1, 4)), np.zeros((1, 3, 5, 4))
     mean, out = mean.astype(np.float32), out.astype(np.float32)
     with pytest.raises(BackendError, match="transform: mean has 8 elements, .* needs 12"):
-        transform(BYTES, image, mean[:2], out, (0, 0, 0), 0)
+        transform(BYTES, image, mean[:2], out, (0, 0, 0), 1)
 
 
 def test_images_that_do_not_hold_their_crop(transform_param: Any, kernels: None) -> None:
@@ -192,3 +197,10 @@ def test_images_that_do_not_hold_their_crop(transform_param: Any, kernels: None)
     for shape in ((3, 4, 9), (3, 9, 4), (2, 9, 9)):
         with pytest.raises(BackendError, match=r"an image of shape .* has no crop of \(3, 5, 5\)"):
             run(transformer, [np.zeros(shape, np.uint8)], 0, (3, 5, 5))
+
+
+@pytest.mark.skipif(not library.available(), reason="the CPU kernels are not compiled")
+def test_more_images_than_the_batch_has_room_for(transform_param: Any) -> None:
+    transformer = Transformer(transform_param(), False, KEY)
+    with pytest.raises(BackendError, match="a batch of 2 has no room for 3 samples"):
+        transformer([np.zeros((1, 2, 2))] * 3, range(3), np.zeros((2, 1, 2, 2), np.float32))

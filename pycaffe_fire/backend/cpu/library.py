@@ -219,7 +219,10 @@ class _ArrayField(_Field):
                 f"kernel {kernel.name}: {self.name} must be a C-contiguous array of {self.dtype}, "
                 f"got one of {array.dtype}{order}"
             )
-        return int(array.ctypes.data)
+        try:  # five times as fast
+            return C.addressof(C.c_char.from_buffer(array))
+        except (TypeError, ValueError):  # read-only or empty
+            return int(array.ctypes.data)
 
 
 class _TableField(_ArrayField):

@@ -66,20 +66,30 @@ INLINE void store(float *p, vec v) { *(vec *)p = v; }
 
 /* The same where an array may end within the vector, after `count` floats: those beyond its end are
  * 0 and are not stored. `count` may be larger than VECTOR. */
-INLINE vec load_some(const float *p, int64_t count) {
-    if (count >= VECTOR) return load(p);
+#if VECTOR == 16
+#define FIRST_LANES(count) ((__mmask16)((1u << (count)) - 1))
+#define LOAD_LANES(p, count) (vec)_mm512_maskz_loadu_ps(FIRST_LANES(count), p)
+#define STORE_LANES(p, v, count) _mm512_mask_storeu_ps(p, FIRST_LANES(count), (__m512)(v))
+#elif VECTOR == 8
+#define FIRST_LANES(count) ((__m256i)((ivec){0, 1, 2, 3, 4, 5, 6, 7} < (int32_t)(count)))
+#define LOAD_LANES(p, count) (vec)_mm256_maskload_ps(p, FIRST_LANES(count))
+#define STORE_LANES(p, v, count) _mm256_maskstore_ps(p, FIRST_LANES(count), (__m256)(v))
+#else
+INLINE vec LOAD_LANES(const float *p, int64_t count) {
     vec v = {0};
-    for (int k = 0; k < VECTOR; k++)
-        if (k < count) v[k] = p[k];
+    memcpy(&v, p, (size_t)count * sizeof *p);
     return v;
 }
+#define STORE_LANES(p, v, count) memcpy(p, &(v), (size_t)(count) * sizeof(float))
+#endif
+INLINE vec load_some(const float *p, int64_t count) {
+    return count >= VECTOR ? load(p) : LOAD_LANES(p, count);
+}
 INLINE void store_some(float *p, vec v, int64_t count) {
-    if (count >= VECTOR) {
+    if (count >= VECTOR)
         store(p, v);
-        return;
-    }
-    for (int k = 0; k < VECTOR; k++)
-        if (k < count) p[k] = v[k];
+    else
+        STORE_LANES(p, v, count);
 }
 
 INLINE vec broadcast(float x) { return x - (vec){0}; }
@@ -174,6 +184,7 @@ INLINE void stream_floats(float *target, const float *values, int64_t count) {
         _mm512_stream_ps(target, _mm512_loadu_ps(values));
 #endif
 #if defined(__AVX__)
+#pragma GCC unroll 4
     for (; count >= 8; count -= 8, target += 8, values += 8)
         _mm256_stream_ps(target, _mm256_loadu_ps(values));
 #endif

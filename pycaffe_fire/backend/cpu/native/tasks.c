@@ -222,7 +222,7 @@ void release(void *memory) {
 void stream_copy(float *target, const float *source, int64_t count) {
     int64_t head = least(count, (int64_t)(-(uintptr_t)target % LINE / sizeof *target));
     int64_t lines = (count - head) / 16 * 16, done = head + lines;
-    memcpy(target, source, (size_t)head * sizeof *target);
+    if (head) memcpy(target, source, (size_t)head * sizeof *target);
     stream_floats(target + head, source + head, lines);
-    memcpy(target + done, source + done, (size_t)(count - done) * sizeof *target);
+    if (done < count) memcpy(target + done, source + done, (size_t)(count - done) * sizeof *target);
 }

@@ -9,90 +9,108 @@
  * for channels in the order blue, green, red. */
 enum kind { BYTES, FLOATS, PACKED };
 
-/* One image and the place of its crop; strides count elements, which may have any alignment. */
+/* One image, the place of its crop, and of the result in the batch; strides count elements, which
+ * may have any alignment. */
 struct image {
     int64_t address, channel_stride, row_stride, column_stride;
-    int64_t kind, top, left, mirror;
+    int64_t kind, top, left, mirror, sample;
 };
 
-/* out[i, c, h, w] = (image_i[c, h + top, w + left] - mean[c, h + top, w + left]) scale, mirrored
- * left to right where the image says so. A mean of one line has the line for all crops. */
+/* out[sample, c, h, w] = (image[c, h + top, w + left] - mean[c, h + top, w + left]) scale, mirrored
+ * left to right where the image says so. */
 struct transform {
     int64_t threads;
     const int64_t *images; /* a struct image for each */
-    const float *mean;     /* (channels, mean_height, mean_width) */
-    float *out;            /* (count, channels, height, width) */
-    int64_t count, channels, height, width, mean_height, mean_width;
-    int64_t batch; /* elements of the array that `out` is in: large ones are written past the caches */
+    const float *mean;     /* (channels, mean_height, mean_width), or one for each channel */
+    float *out;            /* (samples, channels, height, width) */
+    int64_t count;         /* of images */
+    int64_t samples, channels, height, width;
+    int64_t mean_height, mean_width; /* 1 and 1: one for each channel */
     float scale;
 };
 
 typedef float loose_float __attribute__((aligned(1), may_alias));
 typedef uint32_t loose_word __attribute__((aligned(1), may_alias));
 
-struct line {
+/* Neighbouring pixels of a line: `step` elements apart, -1 if the line is mirrored. */
+struct part {
     const char *pixels;
-    const float *means;
-    int64_t step; /* elements between neighbours */
-    int64_t channel;
+    const float *means; /* of the pixels, or one for all */
+    int64_t size, step;
+    int shift; /* PACKED: of the channel's byte, in bits */
+    bool one_mean;
 };
 
-INLINE float value_of(const struct line *l, int64_t x, enum kind kind) {
-    if (kind == FLOATS) return ((const loose_float *)l->pixels)[x];
-    if (kind == BYTES) return ((const uint8_t *)l->pixels)[x];
-    return (float)(int32_t)(((const loose_word *)l->pixels)[x] >> (16 - 8 * l->channel) & 255);
-}
-
-INLINE void write_line(
-    float *restrict out, const struct line *l, int64_t width, float scale, enum kind kind,
-    int64_t step, bool mirror) {
-    const struct line line = *l;
-    for (int64_t w = 0; w < width; w++) {
-        int64_t x = mirror ? width - 1 - w : w;
-        out[w] = (value_of(&line, x * step, kind) - line.means[x]) * scale;
+INLINE void write_part(
+    float *restrict out, struct part p, int64_t step, bool one_mean, float scale, enum kind kind) {
+    for (int64_t i = 0; i < p.size; i++) {
+        float x;
+        if (kind == BYTES)
+            x = ((const uint8_t *)p.pixels)[i * step];
+        else if (kind == FLOATS)
+            x = ((const loose_float *)p.pixels)[i * step];
+        else
+            x = (float)(int32_t)(((const loose_word *)p.pixels)[i * step] >> p.shift & 255);
+        out[i] = (x - p.means[one_mean ? 0 : i]) * scale;
     }
 }
 
-/* Neighbouring pixels apart from distant ones: their loops compile to vector instructions. */
-INLINE void write_any_line(
-    float *out, const struct line *l, int64_t width, float scale, enum kind kind, bool mirror) {
-    if (l->step == 1 && mirror)
-        write_line(out, l, width, scale, kind, 1, true);
-    else if (l->step == 1)
-        write_line(out, l, width, scale, kind, 1, false);
+/* Loops with a constant step compile to vector instructions. */
+INLINE void write_any(float *out, struct part p, float scale, enum kind kind) {
+    if (p.step == 1 && p.one_mean)
+        write_part(out, p, 1, true, scale, kind);
+    else if (p.step == 1)
+        write_part(out, p, 1, false, scale, kind);
+    else if (p.step == -1)
+        write_part(out, p, -1, p.one_mean, scale, kind);
     else
-        write_line(out, l, width, scale, kind, l->step, mirror);
+        write_part(out, p, p.step, p.one_mean, scale, kind);
 }
+
+enum { CHUNK = 512 }; /* pixels of a part */
 
 static void transform_image(int64_t task, const void *args) {
     const struct transform *a = args;
     const struct image *image = (const struct image *)a->images + task;
-    const bool past = a->batch >= LARGE, one_line = a->mean_height == 1 && a->mean_width == a->width;
-    const int64_t size = image->kind == BYTES ? 1 : 4;
-    float *out = a->out + task * a->channels * a->height * a->width;
-    float *room = past ? allocate(a->width * (int64_t)sizeof *room) : NULL;
+    const int64_t volume = a->channels * a->height * a->width;
+    const bool past = goes_past(a->out, a->samples * volume), mirror = image->mirror;
+    const bool one_mean = a->mean_height * a->mean_width == 1;
+    const int64_t step = image->column_stride, bytes = image->kind == BYTES ? 1 : 4;
+    float *out = a->out + image->sample * volume;
+    float room[CHUNK], means[CHUNK];
+    char turned[CHUNK];
     /* Where the channels of a pixel are neighbours, all lines of a row before the next row. */
-    const bool planes = image->kind != PACKED && image->column_stride == 1;
+    const bool planes = image->kind != PACKED && step == 1;
     for (int64_t i = 0; i < a->channels * a->height; i++) {
         int64_t c = planes ? i / a->height : i % a->channels;
         int64_t h = planes ? i % a->height : i / a->channels, y = h + image->top;
-        int64_t first = c * image->channel_stride + y * image->row_stride +
-                        image->left * image->column_stride;
-        int64_t means = one_line ? c * a->mean_width
-                                 : (c * a->mean_height + y) * a->mean_width + image->left;
-        struct line l = {
-            (const char *)(uintptr_t)(image->address + first * size), a->mean + means,
-            image->column_stride, c};
-        float *target = out + (c * a->height + h) * a->width, *line = past ? room : target;
-        if (image->kind == BYTES)
-            write_any_line(line, &l, a->width, a->scale, BYTES, image->mirror);
-        else if (image->kind == FLOATS)
-            write_any_line(line, &l, a->width, a->scale, FLOATS, image->mirror);
-        else
-            write_any_line(line, &l, a->width, a->scale, PACKED, image->mirror);
-        if (past) stream_copy(target, line, a->width);
+        for (int64_t w = 0, size; w < a->width; w += size) {
+            size = least(CHUNK, a->width - w);
+            int64_t x = image->left + (mirror ? a->width - 1 - w : w); /* of the first pixel */
+            int64_t place = c * image->channel_stride + y * image->row_stride + x * step;
+            struct part p = {
+                (const char *)(uintptr_t)(image->address + place * bytes),
+                a->mean + (one_mean ? c : (c * a->mean_height + y) * a->mean_width + x),
+                size, mirror ? -step : step, 16 - 8 * (int)c, one_mean};
+            if (mirror && !one_mean) {
+                for (int64_t k = 0; k < size; k++) means[k] = p.means[-k];
+                p.means = means;
+            }
+            if (p.step == -1 && image->kind == BYTES) { /* turned first, which is faster */
+                for (int64_t k = 0; k < size; k++) turned[k] = p.pixels[-k];
+                p.pixels = turned;
+                p.step = 1;
+            }
+            float *target = out + (c * a->height + h) * a->width + w, *line = past ? room : target;
+            if (image->kind == BYTES)
+                write_any(line, p, a->scale, BYTES);
+            else if (image->kind == FLOATS)
+                write_any(line, p, a->scale, FLOATS);
+            else
+                write_any(line, p, a->scale, PACKED);
+            if (past) stream_copy(target, room, size);
+        }
     }
-    if (past) release(room);
     finish_streams();
 }
 
@@ -121,42 +139,51 @@ struct resize {
 
 enum { MOST_TAPS = 8 };
 
+/* A row at its new width. */
+INLINE void weigh_columns(const struct resize *a, const uint8_t *pixels, int32_t *restrict line, const int taps) {
+    const int64_t *columns = a->columns, width = a->width, step = a->column_stride;
+    const int32_t *across = a->across;
+    for (int64_t x = 0; x < width; x++, columns += taps, across += taps) {
+        int32_t sum = 0;
+        for (int k = 0; k < taps; k++) sum += pixels[columns[k] * step] * across[k];
+        line[x] = sum;
+    }
+}
+
+/* A new row from the rows around it. */
+INLINE void weigh_rows(int32_t *const *lines, const int32_t *down, int64_t width, uint8_t *restrict out, const int taps) {
+    const int32_t *first = lines[0], *second = lines[1], b0 = down[0], b1 = down[1];
+    for (int64_t x = 0; x < width; x++) {
+        int32_t sum;
+        if (taps == 2) {
+            sum = ((b0 * (first[x] >> 4) >> 16) + (b1 * (second[x] >> 4) >> 16) + 2) >> 2;
+        } else {
+            sum = 1 << 21;
+            for (int k = 0; k < taps; k++) sum += down[k] * lines[k][x];
+            sum = sum < 0 ? 0 : sum >> 22;
+        }
+        out[x] = (uint8_t)(sum > 255 ? 255 : sum);
+    }
+}
+
 INLINE void resize_channel(const struct resize *a, int64_t c, const int taps) {
-    int32_t *line = allocate((a->old_width + taps * a->width) * (int64_t)sizeof *line);
-    int32_t *kept = line + a->old_width; /* (taps, width): row r is kept in slot r % taps */
+    int32_t *kept = allocate(taps * a->width * (int64_t)sizeof *kept); /* row r in slot r % taps */
     int64_t row_of_slot[MOST_TAPS];
     for (int k = 0; k < taps; k++) row_of_slot[k] = -1;
     for (int64_t y = 0; y < a->height; y++) {
-        const int32_t *lines[MOST_TAPS], *down = a->down + y * taps;
+        int32_t *lines[MOST_TAPS];
         for (int k = 0; k < taps; k++) {
             int64_t row = a->rows[y * taps + k], slot = row % taps;
-            int32_t *restrict wide = kept + slot * a->width;
-            lines[k] = wide;
-            if (row_of_slot[slot] == row) continue;
+            int64_t address = a->image + c * a->channel_stride + row * a->row_stride;
+            lines[k] = kept + slot * a->width;
+            if (row_of_slot[slot] != row)
+                weigh_columns(a, (const uint8_t *)(uintptr_t)address, lines[k], taps);
             row_of_slot[slot] = row;
-            const uint8_t *pixels =
-                (const uint8_t *)(uintptr_t)(a->image + c * a->channel_stride + row * a->row_stride);
-            for (int64_t x = 0; x < a->old_width; x++) line[x] = pixels[x * a->column_stride];
-            for (int64_t x = 0; x < a->width; x++) {
-                int32_t sum = 0;
-                for (int t = 0; t < taps; t++)
-                    sum += line[a->columns[x * taps + t]] * a->across[x * taps + t];
-                wide[x] = sum;
-            }
         }
-        uint8_t *restrict out = a->out + (c * a->height + y) * a->width;
-        for (int64_t x = 0; x < a->width; x++) {
-            if (taps == 2) {
-                int32_t sum = (down[0] * (lines[0][x] >> 4) >> 16) + (down[1] * (lines[1][x] >> 4) >> 16);
-                out[x] = (uint8_t)((sum + 2) >> 2);
-                continue;
-            }
-            int32_t sum = 1 << 21;
-            for (int k = 0; k < taps; k++) sum += down[k] * lines[k][x];
-            out[x] = (uint8_t)(sum < 0 ? 0 : least(sum >> 22, 255));
-        }
+        uint8_t *out = a->out + (c * a->height + y) * a->width;
+        weigh_rows(lines, a->down + y * taps, a->width, out, taps);
     }
-    release(line);
+    release(kept);
 }
 
 static void resize_any(int64_t task, const void *args) {
