@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..backend import compiled, random
+from ..backend import random
+from ..backend.cpu import library
 from .datum import encode_datum
 from .drawn import make_database
 from .glyphs import make_tables
+from .kernels import DrawStrokes
 
 SIZE = 28
 SPLITS = {"train": 20_000, "test": 4_000}
@@ -70,28 +72,12 @@ def _spread(unit: NDArray[np.float64], limits: tuple[float, float]) -> NDArray[n
     return limits[0] + unit * (limits[1] - limits[0])
 
 
-@compiled.jit
-def _draw_loop(ends: Any, radius: Any, out: Any) -> None:
+def _draw(ends: NDArray[np.float64], radius: Any, out: NDArray[np.float64]) -> None:
     """out[i, y, x] = how much of the pixel the pen covers, 0 to 1."""
-    n, size = out.shape[0], out.shape[1]
-    nearest = np.empty((size, size))
-    for i in range(n):
-        nearest[:] = 1e9
-        for piece in range(ends.shape[1]):
-            ax, ay = ends[i, piece, 0, 0], ends[i, piece, 0, 1]
-            dx, dy = ends[i, piece, 1, 0] - ax, ends[i, piece, 1, 1] - ay
-            inverse = 1.0 / (dx * dx + dy * dy + 1e-12)
-            for y in range(size):
-                py = y + 0.5 - ay
-                for x in range(size):
-                    px = x + 0.5 - ax
-                    t = min(max((px * dx + py * dy) * inverse, 0.0), 1.0)
-                    ex, ey = px - t * dx, py - t * dy
-                    nearest[y, x] = min(nearest[y, x], ex * ex + ey * ey)
-        for y in range(size):
-            for x in range(size):
-                cover = radius[i] + 0.5 - np.sqrt(nearest[y, x])
-                out[i, y, x] = min(max(cover, 0.0), 1.0)
+    count, pieces = ends.shape[:2]
+    DrawStrokes(
+        threads=1, ends=ends, radius=radius, out=out, count=count, pieces=pieces, size=out.shape[1]
+    ).run()
 
 
 def _draw_numpy(ends: NDArray[np.float64], radius: Any, out: NDArray[np.float64]) -> None:
@@ -119,7 +105,7 @@ def render(split: str, first: int, count: int) -> tuple[NDArray[np.uint8], NDArr
         for i, limits in enumerate((_RADIUS, _PAPER, _INK, _NOISE))
     )
     cover = np.empty((count, SIZE, SIZE))
-    (_draw_loop if compiled.available() else _draw_numpy)(ends, radius, cover)
+    (_draw if library.available() else _draw_numpy)(ends, radius, cover)
     grain = random.bits_batch(random.key(_SEED, f"digits {split} grain"), 0, first, count, SIZE**2)
     # The difference of two 16-bit halves: a triangular distribution around nothing.
     grain_value = ((grain >> 16).astype(np.float64) - (grain & 0xFFFF)) / 65536.0 * 255.0

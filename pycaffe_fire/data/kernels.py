@@ -1,4 +1,4 @@
-"""The data kernels: records.c and transform.c of backend/cpu/native.
+"""The data kernels: records.c, transform.c and strokes.c of backend/cpu/native.
 
 Records and images are given by address, so nothing is copied before it is transformed.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..backend.cpu.library import Bytes, Floats, Int32s, Ints, Kernel
+from ..backend.cpu.library import Bytes, Doubles, Floats, Int32s, Ints, Kernel
 from ..errors import BackendError
 
 # Where a record is.
@@ -108,3 +108,20 @@ class Resize(Kernel):
                 raise BackendError(f"kernel resize: {name} are not within 0 and {size - 1}")
         if self.taps not in (2, 4, 8):
             raise BackendError(f"kernel resize: takes 2, 4 or 8 taps, got {self.taps}")
+
+
+class DrawStrokes(Kernel):
+    """Draw `count` images of size x size pixels with a pen that moves along straight pieces."""
+
+    name = "draw_strokes"
+    ends: Doubles
+    radius: Doubles
+    out: Doubles
+    count: int
+    pieces: int
+    size: int
+
+    def check(self) -> None:
+        self.need(
+            ends=self.count * self.pieces * 4, radius=self.count, out=self.count * self.size**2
+        )

@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pycaffe_fire.backend.cpu import library
 from pycaffe_fire.cli import fire_data
 from pycaffe_fire.data import digits
 from pycaffe_fire.data.datum import datum_image, parse_datum
 from pycaffe_fire.data.db import open_database
+from pycaffe_fire.data.kernels import DrawStrokes
 from pycaffe_fire.data.writer import DatabaseWriter
 
 
@@ -23,11 +25,27 @@ def test_always_the_same_images() -> None:
     assert np.array_equal(part, images[60:]) and np.array_equal(part_labels, labels[60:])
 
 
-def test_numpy_draws_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numpy_draws_the_same(isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
     images, labels = digits.render("test", 5, 8)
-    monkeypatch.setattr("pycaffe_fire.backend.compiled.available", lambda: False)
+    monkeypatch.setattr(library, "available", lambda: False)
     again, labels_again = digits.render("test", 5, 8)
     assert np.array_equal(again, images) and np.array_equal(labels_again, labels)
+
+
+def test_strokes_have_the_bits_of_numpy(isa: str) -> None:
+    """Before they are rounded to bytes, too."""
+    ends = np.random.default_rng(3).uniform(-5, 20, (5, 7, 2, 2))
+    ends[:, 1, 1] = ends[:, 1, 0]  # a piece of no length
+    radius = np.linspace(0.1, 9, 5)
+    for size in (1, 5, 16):
+        expected = np.empty((5, size, size))
+        digits._draw_numpy(ends, radius, expected)
+        for threads in (1, 2, 3):
+            out = np.full_like(expected, np.nan)
+            DrawStrokes(
+                threads=threads, ends=ends, radius=radius, out=out, count=5, pieces=7, size=size
+            ).run()
+            assert np.array_equal(out, expected)
 
 
 def test_classes_are_balanced_and_splits_differ() -> None:
