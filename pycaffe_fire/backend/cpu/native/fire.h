@@ -66,30 +66,41 @@ INLINE void store(float *p, vec v) { *(vec *)p = v; }
 
 /* The same where an array may end within the vector, after `count` floats: those beyond its end are
  * 0 and are not stored. `count` may be larger than VECTOR. */
-#if VECTOR == 16
-#define FIRST_LANES(count) ((__mmask16)((1u << (count)) - 1))
-#define LOAD_LANES(p, count) (vec)_mm512_maskz_loadu_ps(FIRST_LANES(count), p)
-#define STORE_LANES(p, v, count) _mm512_mask_storeu_ps(p, FIRST_LANES(count), (__m512)(v))
-#elif VECTOR == 8
-#define FIRST_LANES(count) ((__m256i)((ivec){0, 1, 2, 3, 4, 5, 6, 7} < (int32_t)(count)))
-#define LOAD_LANES(p, count) (vec)_mm256_maskload_ps(p, FIRST_LANES(count))
-#define STORE_LANES(p, v, count) _mm256_maskstore_ps(p, FIRST_LANES(count), (__m256)(v))
-#else
-INLINE vec LOAD_LANES(const float *p, int64_t count) {
-    vec v = {0};
-    memcpy(&v, p, (size_t)count * sizeof *p);
-    return v;
-}
-#define STORE_LANES(p, v, count) memcpy(p, &(v), (size_t)(count) * sizeof(float))
-#endif
 INLINE vec load_some(const float *p, int64_t count) {
-    return count >= VECTOR ? load(p) : LOAD_LANES(p, count);
+    if (count >= VECTOR) return load(p);
+#if VECTOR == 16
+    return (vec)_mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), p);
+#elif VECTOR == 8
+    return (vec)_mm256_maskload_ps(p, (__m256i)((ivec){0, 1, 2, 3, 4, 5, 6, 7} < (int32_t)count));
+#else
+    return (vec){count > 0 ? p[0] : 0, count > 1 ? p[1] : 0, count > 2 ? p[2] : 0, 0};
+#endif
 }
+/* Not by a masked store: loads of what follows in memory would wait for it. */
 INLINE void store_some(float *p, vec v, int64_t count) {
-    if (count >= VECTOR)
+    const float *lanes = (const float *)&v;
+    if (count >= VECTOR) {
         store(p, v);
-    else
-        STORE_LANES(p, v, count);
+        return;
+    }
+#if VECTOR == 16
+    if (count & 8) {
+        memcpy(p, lanes, 8 * sizeof *p);
+        p += 8;
+        lanes += 8;
+    }
+#endif
+    if (count & 4) {
+        memcpy(p, lanes, 4 * sizeof *p);
+        p += 4;
+        lanes += 4;
+    }
+    if (count & 2) {
+        memcpy(p, lanes, 2 * sizeof *p);
+        p += 2;
+        lanes += 2;
+    }
+    if (count & 1) *p = *lanes;
 }
 
 INLINE vec broadcast(float x) { return x - (vec){0}; }
