@@ -26,7 +26,7 @@ NUMBERS = (np.nan, np.inf, -np.inf, 1e30, -1e30, 2.0**63, 2.0**31, 1e10, -1.0, -
 PLACES = 5  # of each bottom that get a number, besides all of them
 SHAPES: tuple[tuple[int, ...], ...] = (
     (), (1,), (2,), (0,), (2, 3), (2, 0), (2, 3, 4), (1, 1, 1, 1), (0, 3, 4, 5), (2, 3, 0, 5),
-    (2, 3, 4, 5, 2),
+    (2, 3, 4, 5, 2), (2, 2, 2, 2, 2, 2, 2),
 )  # fmt: skip
 table = pytest.mark.parametrize("case", [pytest.param(c, id=c.name) for c in ROWS])
 every_backend = pytest.mark.parametrize("kind", ["cpu", "numpy"])

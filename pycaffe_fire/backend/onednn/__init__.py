@@ -46,6 +46,7 @@ from .winograd import Winograd
 
 # In the environment: pay for results that do not depend on the batch, in TEST phase.
 SAME_IN_EVERY_BATCH = "PYCAFFE_FIRE_SAME_IN_EVERY_BATCH"
+MOST_CONCAT_AXES = 6  # with more, oneDNN 3.2 divides by zero and ends the process
 
 
 @cache
@@ -278,7 +279,7 @@ class OneDNNBackend(KernelBackend):
         return WeightedSum(self, xs, y, coefficients, relu)
 
     def concat(self, xs: Sequence[Blob], y: Blob, axis: int) -> JoinPlan:
-        if any(0 in x.shape for x in xs):
+        if any(0 in x.shape for x in xs) or len(y.shape) > MOST_CONCAT_AXES:
             return super().concat(xs, y, axis)
         return Concat(self, xs, y, axis)
 
