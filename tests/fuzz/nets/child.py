@@ -9,7 +9,7 @@ import sys
 
 from .case import Case
 from .generate import generate
-from .oracle import judge
+from .oracle import judge, variants_of
 
 
 def main() -> None:
@@ -24,8 +24,10 @@ def main() -> None:
         check = judge
     for line in sys.stdin:
         asked = json.loads(line)
-        case = generate(asked) if isinstance(asked, int) else Case.parse(asked)
-        verdict = check(case)
+        if isinstance(asked, int):
+            verdict = check(generate(asked), variants_of(asked))
+        else:
+            verdict = check(Case.parse(asked))
         answer = {"finding": verdict.finding, "refused": verdict.refused}
         print(json.dumps(answer), flush=True)
 

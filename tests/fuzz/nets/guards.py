@@ -98,10 +98,10 @@ class GuardedRun(execute.Run):
         return records
 
 
-def judge(case: Case) -> Verdict:
+def judge(case: Case, *variants: Any) -> Verdict:
     """As the oracle's, with guard zones."""
     _guarded.clear()
-    return oracle.judge(case)
+    return oracle.judge(case, *variants)
 
 
 def start() -> None:
