@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterator
 from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -29,7 +30,8 @@ def has_avx512() -> bool:
 
 def free_bytes() -> int | None:
     """What can still be had, of the machine and within limits set for us; None if unknown."""
-    known = [size for size in (_machine_bytes(), _cgroup_bytes()) if size is not None]
+    sizes = (_machine_bytes(), _cgroup_bytes(), *_process_bytes())
+    known = [size for size in sizes if size is not None]
     return min(known, default=None)
 
 
@@ -61,6 +63,20 @@ def _cgroup_bytes() -> int | None:
             droppable = int(stat.get("file", stat.get("cache", 0)))
             return max(0, int(most) - int(now) + droppable)
     return None
+
+
+def _process_bytes() -> Iterator[int]:
+    """What `ulimit` leaves to this process: of addresses (-v) and of data (-d)."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limits
+        return
+    lines = _read("/proc/self/status").splitlines()
+    used = dict(line.split(":", 1) for line in lines if line.startswith("Vm"))
+    for kind, field in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
+        most, _ = resource.getrlimit(kind)
+        if most != resource.RLIM_INFINITY:
+            yield max(0, most - 1024 * int(used.get(field, "0").split()[0]))
 
 
 def _read(path: str | Path) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from pycaffe_fire.backend import host
@@ -31,3 +34,15 @@ def test_vectors_of_16_numbers(
     if limit is not None:
         monkeypatch.setenv(host.ISA_LIMITS[1], limit)
     assert host.has_avx512() is has
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize("flag", ["-v", "-d"])
+def test_a_limit_of_the_shell_counts(flag: str) -> None:
+    """A batch system may give a process less than the machine has."""
+    code = "from pycaffe_fire.backend.host import free_bytes; print(free_bytes())"
+    limited = f'ulimit {flag} {4 << 20}; exec "$0" -c "$1"'  # kilobytes
+    said = subprocess.run(
+        ["sh", "-c", limited, sys.executable, code], capture_output=True, text=True, check=True
+    )
+    assert 0 < int(said.stdout) < 4 << 30
