@@ -109,6 +109,7 @@ class Augmenter:
 
     def _refuse(self) -> None:
         param, where = self._param, self._where
+        _refuse_infinite(param, where)
         for field in ("flow", "pad"):
             if param.HasField(field) and getattr(param, field):
                 raise DataError(f"{where}: {field} is not supported; remove it")
@@ -301,3 +302,12 @@ def _on_pixels(change: Callable[[Pixels, Dice], Pixels]) -> Step:
 
 def _has(param: Message, field: str) -> bool:
     return bool(param.HasField(field))
+
+
+def _refuse_infinite(param: Message, where: str) -> None:
+    """Raise DataError if a number of the message, or of one inside it, is infinite or NaN."""
+    for field, value in param.ListFields():
+        if isinstance(value, Message):
+            _refuse_infinite(value, f"{where} {field.name}")
+        elif field.cpp_type == field.CPPTYPE_FLOAT and not np.isfinite(value).all():
+            raise DataError(f"{where}: {field.name} must be finite, got {value}")

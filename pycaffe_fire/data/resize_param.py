@@ -12,6 +12,7 @@ from ..errors import DataError
 from ..schema.proto import ResizeParameter
 from . import resize
 from .objects import Window
+from .pixel_limit import check_pixels
 
 Pixels = NDArray[np.uint8]
 
@@ -57,6 +58,7 @@ def apply_resize(
 ) -> Pixels:
     """`image` at the size (height, width) that the parameter, or `size`, asks for."""
     height, width = size or (param.height, param.width)
+    check_pixels(height, width, "resize_param: an image")
     method = resize.LINEAR
     if param.interp_mode:
         method = _METHODS[param.interp_mode[dice.below(len(param.interp_mode))]]

@@ -167,6 +167,12 @@ def test_random_seed_of_the_layer() -> None:
         ("crop_size: 3 crop_h: 2 crop_w: 2", "crop_size, or both crop_h and crop_w"),
         ("crop_h: 2", "crop_size, or both crop_h and crop_w"),
         ("noise_param { saltpepper: true }", "saltpepper needs saltpepper_param with a value"),
+        (
+            "noise_param { saltpepper_param { fraction: 1 value: 1 value: -inf } }",
+            "transform_param noise_param saltpepper_param: value must be finite",
+        ),
+        ("expand_param { max_expand_ratio: inf }", "max_expand_ratio must be finite, got inf"),
+        ("scale: nan", "transform_param: scale must be finite, got nan"),
         ("noise_param { jpeg: 101 }", "a quality of at most 100"),
         ("emit_constraint {}", "only AnnotatedData reads"),
         ("flow: true", "flow is not supported"),
@@ -195,6 +201,14 @@ def test_what_is_refused(text: str, message: str) -> None:
             Transformer(options, True, KEY)
         else:
             Augmenter(options, crop, KEY, "transform_param")
+
+
+@pytest.mark.parametrize("mode", ["WARP", "FIT_SMALL_SIZE", "FIT_LARGE_SIZE_AND_PAD"])
+@pytest.mark.parametrize("pad", ["CONSTANT", "MIRRORED"])
+def test_sizes_are_checked_before_memory_is_taken(mode: str, pad: str) -> None:
+    size = f"height: 2147483647 width: 9 resize_mode: {mode} pad_mode: {pad}"
+    with pytest.raises(DataError, match="9 x 2147483647 pixels, more than"):
+        augmented(f"resize_param {{ {size} }}", range(1))
 
 
 def test_floats_cannot_be_resized() -> None:

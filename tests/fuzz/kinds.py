@@ -220,6 +220,97 @@ def _load_datum(path: Path) -> None:
     datum_image(parse_datum(data, "record"), "record")
 
 
+def _record_seeds(folder: Path) -> dict[str, bytes]:
+    from PIL import Image
+
+    from pycaffe_fire.data.datum import image_datum
+
+    found = _datum_seeds(folder)
+    pixels = np.random.default_rng(0).integers(0, 256, (9, 7, 3), dtype=np.uint8)
+    jpegs: dict[str, dict[str, Any]] = {
+        "usual": {}, "progressive": {"progressive": True}, "comment": {"comment": b"\xff\xc0"},
+        "restarted": {"restart_marker_blocks": 1},
+    }  # fmt: skip
+    for name, options in jpegs.items():
+        out = io.BytesIO()
+        Image.fromarray(pixels).save(out, "JPEG", **options)
+        found[f"jpeg_{name}"] = image_datum(out.getvalue(), 5)
+    return found
+
+
+def _load_records(path: Path) -> None:
+    """Read a batch with the record twice, as a loader does, and transform and resize its image."""
+    from pycaffe_fire import schema
+    from pycaffe_fire.backend.cpu import library
+    from pycaffe_fire.data.datum import datum_image, parse_datum
+    from pycaffe_fire.data.record_batch import RecordBatch
+    from pycaffe_fire.data.resize import CUBIC, LANCZOS, LINEAR, resize
+    from pycaffe_fire.data.transformer import Transformer
+
+    data = path.read_bytes()
+    image: Any = None
+    if library.available() and data:
+        batch = RecordBatch([data, data])
+        image = batch.image(1, int(batch.heights[1]))
+    datum = parse_datum(data, "record")
+    whole = datum_image(datum, "record")
+    if image is not None and not (np.array_equal(image, whole) and datum.label == batch.labels[1]):
+        raise AssertionError("the reader of batches finds another image than the general one")
+    if whole.size > SMALL:
+        return
+    shape = whole.shape
+    crop = schema.TransformationParameter(
+        crop_h=-(-shape[1] // 2), crop_w=-(-shape[2] // 2), mirror=True, mean_value=[3], scale=0.5
+    )
+    for param in (crop, schema.TransformationParameter()):
+        transformer = Transformer(param, True, 1)
+        out = np.empty((2, *transformer.output_shape(shape, "record")), np.float32)
+        transformer([whole, whole], range(2), out)
+        if library.available() and batch.has_pixels_of_one_shape:
+            again = np.empty_like(out)
+            transformer.transform_pixels(batch.addresses, shape, range(2), again)
+            if out.tobytes() != again.tobytes():
+                raise AssertionError("a batch of pixels is transformed to other values")
+    for method in (LINEAR, CUBIC, LANCZOS) if whole.dtype == np.uint8 else ():
+        resize(whole, 5, 11, method)
+
+
+def _transform_seeds(folder: Path) -> dict[str, bytes]:
+    (folder / "list").write_bytes(_list_seeds(folder)["list"])
+    seeds = {
+        "crop": "crop_size: 5 mirror: true scale: 0.01 mean_value: 104 mean_value: 1 mean_value: 0",
+        "sides": "crop_h: 5 crop_w: 7 mean_value: 3 force_gray: true random_seed: 3",
+        "resize": "resize_param { height: 9 width: 7 interp_mode: CUBIC interp_mode: LANCZOS4 }",
+        "fit": "resize_param { resize_mode: FIT_LARGE_SIZE_AND_PAD height: 9 width: 9 pad_value: 2 "
+        "pad_mode: MIRRORED interp_mode: AREA } crop_size: 4",
+        "expand": "expand_param { prob: 1 max_expand_ratio: 2 } crop_size: 3",
+        "ranges": "img_rand_resize_lower: 9 img_rand_resize_upper: 12 crop_size: 6 "
+        "interpolation_algo_up: INTER_LINEAR allow_upscale: true",
+        "distort": "distort_param { brightness_prob: 1 brightness_delta: 9 hue_prob: 1 "
+        "hue_delta: 3 contrast_prob: 1 contrast_lower: 0.5 contrast_upper: 1.5 }",
+        "noise": "noise_param { prob: 1 gauss_blur: true jpeg: 50 saltpepper: true "
+        "saltpepper_param { fraction: 0.1 value: 3 } }",
+    }
+    return {name: text.encode() for name, text in seeds.items()}
+
+
+def _load_transform(path: Path) -> None:
+    from pycaffe_fire import schema
+    from pycaffe_fire.data.image_list import ImageListSource, size_rule
+    from pycaffe_fire.data.order import SequentialOrder
+    from pycaffe_fire.data.transformer import Transformer
+    from pycaffe_fire.schema.proto import TransformationParameter
+
+    param: TransformationParameter = schema.TransformationParameter()
+    schema.parse_text(path.read_text("utf-8", "replace"), param)
+    source = ImageListSource(
+        f"{path.parent}/list", f"{path.parent}/", True, size_rule(8, 8),
+        Transformer(param, True, 1), SequentialOrder(),
+    )  # fmt: skip
+    if np.prod(source.shape) < SMALL:
+        source.fill(range(4), np.empty((4, *source.shape), np.float32))
+
+
 def _database_seeds(kind: str) -> Callable[[Path], dict[str, bytes]]:
     def seeds(folder: Path) -> dict[str, bytes]:
         shutil.copytree(GOLDEN / "data" / f"raw_{kind.lower()}", folder / "db", dirs_exist_ok=True)
@@ -468,6 +559,8 @@ KINDS: dict[str, Kind] = {
     "mean": Kind(_file_seeds("schema/*.binaryproto"), _load_mean),
     "hdf5_data": Kind(_hdf5_data_seeds, _load_hdf5_data),
     "datum": Kind(_datum_seeds, _load_datum),
+    "records": Kind(_record_seeds, _load_records),
+    "transform": Kind(_transform_seeds, _load_transform, text=True),
     "lmdb": Kind(_database_seeds("LMDB"), _load_database("LMDB"), place="db"),
     "image": Kind(_image_seeds, _load_image),
     "list": Kind(_list_seeds, _load_list, text=True),
