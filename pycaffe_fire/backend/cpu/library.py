@@ -43,6 +43,7 @@ from .native import build
 log = logging.getLogger("pycaffe_fire")
 
 ISA_VARIABLE = "FIRE_CPU_ISA"
+FOLDER_VARIABLE = "FIRE_CPU_LIBRARIES"  # a folder with other libraries, as tools/sanitize.py makes
 TEAM_FUNCTIONS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 
 # Fields that are C-contiguous arrays of one type. `Floats | None` may be NULL in C.
@@ -321,7 +322,7 @@ def available() -> bool:
 
 @cache
 def _open(isa: str) -> Library:
-    path = build.SOURCES / _target().library(isa)
+    path = Path(os.environ.get(FOLDER_VARIABLE, build.SOURCES), _target().library(isa))
     try:
         _check_build()
         return Library(path, isa)
@@ -341,6 +342,8 @@ def _check_build() -> None:
     """Compile the libraries if their sources have changed; installed packages have no sources."""
     if not _target().variants:
         raise build.NoCompiler(f"there are none for {_target().machine}")
+    if FOLDER_VARIABLE in os.environ:
+        return
     libraries = [build.SOURCES / _target().library(v.isa) for v in _target().variants]
     if not (build.SOURCES / "fire.h").exists():
         if not all(path.exists() for path in libraries):
