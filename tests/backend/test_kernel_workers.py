@@ -29,7 +29,6 @@ from pycaffe_fire.backend.kernels import (
     pooling,
     rows,
     softmax,
-    winograd,
 )
 from pycaffe_fire.solver import Solver, SolverOptions
 
@@ -40,7 +39,7 @@ needs_worker = pytest.mark.skipif(
 )
 MODULES = (
     batch_norm, channelwise, depthwise, dropout, joined, lrn, pooling,
-    rows, softmax, winograd,
+    rows, softmax,
 )  # fmt: skip
 KERNELS = {
     kernel.place: kernel
@@ -258,9 +257,6 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "
 MET = (
     lrn.across, dropout.apply, pooling.max_backward,
     softmax.rows, pooling.maxima,
-    winograd.spread_patches, winograd.gather_patches, winograd.gather_tiles,
-    winograd.spread_tiles, winograd.spread_windows, winograd.gather_windows,
-    winograd.spread_turned_windows,
 )  # fmt: skip
 
 

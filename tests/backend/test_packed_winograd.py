@@ -11,12 +11,12 @@ import pytest
 
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
+from pycaffe_fire.backend.cpu.library import available
 from pycaffe_fire.backend.plans import Window
 from pycaffe_fire.layers.frozen import OwnWeights
 from tests.backend.op_cases import Array, Conv, blob, window
 from tests.backend.test_winograd import SAME, WIDE, exact, normal
 
-pytest.importorskip("numba")
 onednn = pytest.importorskip("pycaffe_fire.backend.onednn")
 from pycaffe_fire.backend.onednn import plan_trials, winograd  # noqa: E402
 from pycaffe_fire.backend.onednn.convolution import Convolution  # noqa: E402
@@ -25,7 +25,10 @@ from pycaffe_fire.backend.onednn.packed_winograd import (  # noqa: E402
     PackedWinograd,
 )
 
-pytestmark = pytest.mark.usefixtures("folder")
+pytestmark = [
+    pytest.mark.usefixtures("folder"),
+    pytest.mark.skipif(not available(), reason="the CPU kernels are not compiled"),
+]
 SMALL = (1, 64, 14, 14)  # worth a trial
 
 
@@ -56,7 +59,7 @@ WINDOWS = pytest.mark.parametrize("geometry", [SAME, WIDE], ids=["3x3", "5x5"])
 @WINDOWS
 @pytest.mark.parametrize("some", [1, 700_000, 10**9])
 def test_results_are_those_of_the_packed_weights(
-    monkeypatch: pytest.MonkeyPatch, kind: Any, geometry: Window, some: int
+    isa: str, monkeypatch: pytest.MonkeyPatch, kind: Any, geometry: Window, some: int
 ) -> None:
     """In chunks and slices, or as a whole; 48 outputs are whole blocks with AVX-512, too."""
     monkeypatch.setattr(winograd, "CHUNK", dict.fromkeys(winograd.CHUNK, some))
@@ -74,7 +77,7 @@ def test_results_are_those_of_the_packed_weights(
 
 
 @KINDS
-def test_groups(kind: Any) -> None:
+def test_groups(isa: str, kind: Any) -> None:
     x, w = normal(*SMALL), normal(64, 32, 3, 3)
     found = []
     for make in (lambda plan: plan, kind):

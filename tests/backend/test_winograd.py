@@ -1,7 +1,8 @@
-"""Winograd's method: its matrices, its kernels on every block size, and when it is used."""
+"""Winograd's method: its kernels on every instruction set and block size, and when it is used."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,17 +10,29 @@ import pytest
 
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
-from pycaffe_fire.backend.kernels import winograd as kernels
-from pycaffe_fire.backend.kernels.sweeps import WHOLE
-from pycaffe_fire.backend.kernels.winograd import NO_IMAGES, PRODUCTS, TILES, matrices
+from pycaffe_fire.backend.cpu.library import available
+from pycaffe_fire.backend.cpu.winograd import (
+    PATCH,
+    PRODUCTS,
+    TILES,
+    MToTiles,
+    PatchesToV,
+    Tiles,
+    TilesToM,
+    UToWindows,
+    VToPatches,
+    Windows,
+    WindowsToU,
+)
 from pycaffe_fire.backend.onednn import winograd as plans
 from pycaffe_fire.backend.plans import Window
 from pycaffe_fire.backend.tensor import aligned
+from pycaffe_fire.errors import BackendError
 from tests.backend.op_cases import Array, Conv, blob, window
 from tests.random_numbers import RNG
 
-pytest.importorskip("numba")
 onednn = pytest.importorskip("pycaffe_fire.backend.onednn")
+pytestmark = pytest.mark.skipif(not available(), reason="the CPU kernels are not compiled")
 
 
 def normal(*shape: int) -> Array:
@@ -27,68 +40,123 @@ def normal(*shape: int) -> Array:
 
 
 WINDOWS = pytest.mark.parametrize("window_size", TILES)
+POINTS = (0.0, 0.625, -0.625, 1.5, -1.5)
+
+
+def matrices(window: int) -> tuple[Array, Array, Array]:
+    """A, B and G, for polynomials evaluated at the points and at infinity (Toom and Cook)."""
+
+    def powers(count: int) -> Array:
+        return np.array(
+            [[p**i for i in range(count)] for p in POINTS] + [[0.0] * (count - 1) + [1]]
+        )
+
+    a, g, b = powers(TILES[window]), powers(window), np.zeros((PATCH, PATCH))
+    for i, point in enumerate(POINTS):
+        others = [p for p in POINTS if p != point]
+        g[i] /= np.prod([point - p for p in others])
+        b[:-1, i] = np.poly(others)[::-1]
+    b[:, -1] = np.poly(POINTS)[::-1]
+    return a, b, g
 
 
 @WINDOWS
 def test_matrices_give_a_correlation(window_size: int) -> None:
-    a, b, g = map(np.array, matrices(window_size))
-    x, w = RNG.standard_normal(6), RNG.standard_normal(window_size)
+    a, b, g = matrices(window_size)
+    x, w = RNG.standard_normal(PATCH), RNG.standard_normal(window_size)
     np.testing.assert_allclose(a.T @ ((g @ w) * (b.T @ x)), np.correlate(x, w), rtol=1e-11)
 
 
 @WINDOWS
 def test_numbers_of_the_transforms_have_no_rounding(window_size: int) -> None:
     for matrix in matrices(window_size)[:2]:
-        np.testing.assert_array_equal(np.array(matrix, np.float32), matrix)
+        np.testing.assert_array_equal(matrix.astype(np.float32), matrix)
 
 
-# Kernels: two images with three blocks of channels, of which V and M have the last two, and tiles
-# that reach beyond the border.
-
-
-HELD = (1, 2)
+# Kernels on images --------------------------------------------------------------------------------
 
 
 class Case:
-    def __init__(self, b: int, window_size: int, part: str) -> None:
-        self.b, self.size, self.tile = b, window_size, TILES[window_size]
-        self.a, self.b_matrix, self.g = map(np.array, matrices(window_size))
-        self.rows, self.columns = 3, 2
-        self.height, self.width = 3 * self.tile - 1, 2 * self.tile - 1
-        self.count = {"part": 1, "image": self.rows, "images": 2 * self.rows}[part]
-        self.pad = (window_size // 2, window_size // 2)
-        self.tiles, self.channels = 2 * self.rows * self.columns, 2 * b
+    """Images of `blocks` blocks of b channels, of which V and M have the last `held`.
 
-    def images(self) -> Array:
-        """With nothing but zeros in the first block."""
-        made = normal(2, 3, self.height, self.width, self.b)
-        made[:, 0] = 0
+    Tiles reach beyond the border, and calls take so many rows of tiles at a time.
+    """
+
+    def __init__(
+        self, b: int, window: int, rows: int, columns: int, part: str = "images",
+        images: int = 2, blocks: int = 3, held: int = 2, pad: tuple[int, int] | None = None,
+        size: tuple[int, int] | None = None, threads: int = 2,
+    ) -> None:  # fmt: skip
+        self.b, self.size, self.tile, self.threads = b, window, TILES[window], threads
+        self.a, self.b_matrix, self.g = matrices(window)
+        self.rows, self.columns = rows, columns
+        self.images, self.blocks, self.held = images, blocks, held
+        self.count = {"part": 1, "image": rows, "images": images * rows}[part]
+        self.pad = pad or (window // 2, window // 2)
+        # As large as the tiles allow, less one: of x, and of y.
+        more = PATCH - self.tile
+        out = (self.tile * rows - 1, self.tile * columns - 1)
+        self.out = size or out
+        self.inside = tuple(n + more - 2 * p for n, p in zip(self.out, self.pad, strict=True))
+        self.tiles, self.channels = images * rows * columns, held * b
+
+    def x(self) -> Array:
+        """With nothing but zeros in the blocks that V does not have."""
+        return self._images(self.inside)
+
+    def y(self) -> Array:
+        return self._images(self.out)
+
+    def _images(self, size: tuple[int, ...]) -> Array:
+        made = normal(self.images, self.blocks, *size, self.b)
+        made[:, : self.blocks - self.held] = 0
         return made
 
-    @property
-    def places(self) -> list[tuple[int, ...]]:
-        starts = range(0, 2 * self.rows, self.count)
-        return [(first, self.count, self.rows, self.columns, self.tile) for first in starts]
+    def calls(self, kind: type[Tiles], images: Array, step: int, **more: Any) -> Iterator[Any]:
+        """A kernel for every call that it takes to go through all rows of tiles."""
+        for first in range(0, self.images * self.rows, self.count):
+            yield kind(
+                threads=self.threads, window=self.size, images=self.images,
+                channel_blocks=self.blocks, height=images.shape[2], width=images.shape[3],
+                block=self.b, pad_y=self.pad[0], pad_x=self.pad[1], rows=self.rows,
+                columns=self.columns, first_row=first, row_count=self.count,
+                first_block=self.blocks - self.held, block_count=self.held, product_step=step,
+                tile_step=self.channels, **more,
+            )  # fmt: skip
 
-    def spread(self, kernel: Any, x: Array, *more: Any) -> Array:
+    def spread(self, kind: type[Tiles], source: str, images: Array, **more: Any) -> Array:
         """V or M of all tiles, (36, tiles, channels)."""
         tiles, parts = self.count * self.columns, []
         flat, step = operand(tiles, self.channels)
-        for place in self.places:
-            kernel(x, flat, (step, self.channels), place, HELD, *more)
+        target = "v" if kind is PatchesToV else "m"
+        for kernel in self.calls(kind, images, step, **{source: images, target: flat}, **more):
+            kernel.run()
             parts.append(matrices_of(flat, step, tiles, self.channels))
         return np.concatenate(parts, axis=1)
 
-    def gather(self, kernel: Any, values: Array, x: Array, *more: Any) -> None:
+    def gather(
+        self, kind: type[Tiles], target: str, values: Array, images: Array, **more: Any
+    ) -> None:
+        """Images from V or M of all tiles."""
         tiles = self.count * self.columns
-        for i, place in enumerate(self.places):
-            flat, step = operand(tiles, self.channels, values[:, i * tiles : (i + 1) * tiles])
-            kernel(flat, x, (step, self.channels), place, HELD, *more)
+        source = "v" if kind is VToPatches else "m"
+        flat, step = operand(tiles, self.channels)
+        for i, kernel in enumerate(self.calls(kind, images, step, **{target: images}, **more)):
+            part = values[:, i * tiles : (i + 1) * tiles]
+            setattr(kernel, source, operand(tiles, self.channels, part)[0])
+            kernel.run()
 
-    def seen(self, x: Array, before: int, size: int) -> Array:
+    def carried(self) -> Array:
+        length = (self.tile * (self.columns - 1) + PATCH) * self.b
+        return np.full(self.held * (PATCH - self.tile) * length, np.nan, np.float32)
+
+    def seen(self, images: Array, before: tuple[int, int], size: int) -> Array:
         """(tiles, channels, size, size): what each tile shows of its image, zeros outside."""
-        plain = x[:, 1:].transpose(0, 1, 4, 2, 3).reshape(2, -1, self.height, self.width)
-        wide = np.pad(plain, ((0, 0), (0, 0), (before, 12), (before, 12)))
+        held = images[:, self.blocks - self.held :]
+        plain = held.transpose(0, 1, 4, 2, 3).reshape(self.images, self.channels, *held.shape[2:4])
+        border = [(p, self.tile * n + PATCH) for p, n in zip(before, (self.rows, self.columns),
+                                                             strict=True)]  # fmt: skip
+        wide = np.pad(plain, ((0, 0), (0, 0), *border))
         return np.stack([
             image[:, y : y + size, x : x + size] for image in wide
             for y in range(0, self.rows * self.tile, self.tile)
@@ -96,14 +164,27 @@ class Case:
         ])  # fmt: skip
 
 
-@pytest.fixture(params=[8, 16], ids=["8 channels", "16 channels"])
+SHAPES = {
+    "parts of an image": dict(rows=3, columns=2, part="part"),
+    "image by image": dict(rows=3, columns=2, part="image"),
+    "all images": dict(rows=3, columns=2),
+    "all channels": dict(rows=2, columns=3, blocks=2, held=2),
+    "one image, one block": dict(rows=2, columns=1, images=1, blocks=1, held=1),
+    "1x1 images": dict(rows=1, columns=1, size=(1, 1), images=3),
+    "without pads": dict(rows=2, columns=2, pad=(0, 0)),
+    "uneven pads": dict(rows=2, columns=3, pad=(0, 1)),
+    "wide pads": dict(rows=2, columns=2, pad=(2, 3), part="part"),
+}
+
+
+@pytest.fixture(params=[8, 16, 24], ids=lambda b: f"blocks of {b}")
 def b(request: pytest.FixtureRequest) -> int:
     return int(request.param)
 
 
-@pytest.fixture(params=["part", "image", "images"])
-def case(b: int, window_size: int, request: pytest.FixtureRequest) -> Case:
-    return Case(b, window_size, request.param)
+@pytest.fixture(params=SHAPES)
+def case(b: int, window_size: int, isa: str, request: pytest.FixtureRequest) -> Case:
+    return Case(b, window_size, **SHAPES[request.param])  # type: ignore[arg-type]
 
 
 def operand(
@@ -118,132 +199,318 @@ def operand(
 
 
 def matrices_of(flat: Array, step: int, rows: int, columns: int) -> Array:
-    """A copy: kernels go on writing into the memory."""
+    """A copy: kernels go on writing into the memory. What lies between matrices is untouched."""
+    between = flat.reshape(PRODUCTS, step)[:, rows * columns :]
+    assert np.isnan(between).all()
     used = flat.reshape(PRODUCTS, step)[:, : rows * columns]
     return used.reshape(PRODUCTS, rows, columns).copy()
 
 
 def transformed(matrix: Array, tiles: Array) -> Array:
     """(36, tiles, channels) of M tile M^T, in double precision."""
-    made = np.einsum("ai,tcij,bj->abtc", matrix, tiles, matrix)
+    made = np.einsum("ai,tcij,bj->abtc", matrix, tiles.astype(float), matrix, optimize=True)
     return made.reshape(PRODUCTS, *tiles.shape[:2])
+
+
+def close(found: Array, expected: Array) -> None:
+    """Equal but for rounding."""
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-6 * np.abs(expected).max())
 
 
 @WINDOWS
 def test_patches(case: Case) -> None:
-    x = case.images()
-    expected = transformed(case.b_matrix.T, case.seen(x, case.pad[0], 6))
-    found = case.spread(kernels.spread_patches, x, case.pad)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-
-
-@WINDOWS
-@pytest.mark.parametrize("add", [False, True])
-def test_gradient_of_patches_behind_a_relu(case: Case, add: bool) -> None:
-    v, before, y = normal(PRODUCTS, case.tiles, case.channels), case.images(), case.images()
-    y[:, :, ::2] = np.maximum(y[:, :, ::2], 0)
-    overlap = 6 - case.tile
-    width = (case.tile * case.columns + overlap) * case.b
-    carried = np.zeros((2, overlap, width), np.float32)
-    plain, rectified = before.copy(), before.copy()
-    case.gather(kernels.gather_patches, v, plain, case.pad, carried, add, NO_IMAGES)
-    case.gather(kernels.gather_patches, v, rectified, case.pad, carried, add, y)
-    np.testing.assert_array_equal(rectified[:, 1:], np.where(y > 0, plain, 0)[:, 1:])
+    x = case.x()
+    expected = transformed(case.b_matrix.T, case.seen(x, case.pad, PATCH))
+    close(case.spread(PatchesToV, "x", x), expected)
 
 
 @WINDOWS
 @pytest.mark.parametrize("add", [False, True])
 def test_gradient_of_patches_is_the_transpose(case: Case, add: bool) -> None:
-    """<spread(x), v> = <x, gather(v)> for every x, so also for single pixels of all kinds."""
-    x, v = case.images(), normal(PRODUCTS, case.tiles, case.channels)
-    before = case.images() if add else np.full_like(x, np.nan)
-    dx, overlap = before.copy(), 6 - case.tile
-    width = (case.tile * case.columns + overlap) * case.b
-    carried = np.full((2, overlap, width), np.nan, np.float32)
-    case.gather(kernels.gather_patches, v, dx, case.pad, carried, add, NO_IMAGES)
-    np.testing.assert_array_equal(dx[:, 0], before[:, 0])  # not its part
-    dx[:, 0] = 0
+    """Patches B dV B^T are added where they overlap."""
+    v = normal(PRODUCTS, case.tiles, case.channels)
+    before = case.x() if add else np.full_like(case.x(), np.nan)
+    dx = before.copy()
+    case.gather(VToPatches, "dx", v, dx, carried=case.carried(), add=int(add))
+    others = slice(0, case.blocks - case.held)
+    np.testing.assert_array_equal(dx[:, others], before[:, others])
+    patches = np.einsum(
+        "ia,abtc,jb->tcij", case.b_matrix, v.reshape(6, 6, *v.shape[1:]).astype(float),
+        case.b_matrix, optimize=True,
+    )  # fmt: skip
+    tile, (rows, columns) = case.tile, (case.rows, case.columns)
+    wide = np.zeros(
+        (case.images, case.channels, tile * rows + PATCH - tile, tile * columns + PATCH - tile)
+    )
+    for number, patch in enumerate(patches):
+        image, place = divmod(number, rows * columns)
+        y, x = (tile * n for n in divmod(place, columns))
+        wide[image, :, y : y + PATCH, x : x + PATCH] += patch
+    (height, width), (top, left) = case.inside, case.pad
+    inside = wide[:, :, top : top + height, left : left + width]
+    expected = inside.reshape(case.images, case.held, case.b, height, width)
+    expected = expected.transpose(0, 1, 3, 4, 2)
     if add:
-        dx -= before
-    for pixel in [(0, 1, 0, 0, 0), (1, 2, -1, -1, -1), (0, 2, case.tile, 1, 5)]:
-        one = np.zeros_like(x)
-        one[pixel] = 1
-        expected = (case.spread(kernels.spread_patches, one, case.pad) * v).sum(dtype=float)
-        np.testing.assert_allclose(dx[pixel], expected, rtol=1e-5, atol=1e-4)
-    left = (case.spread(kernels.spread_patches, x, case.pad) * v).sum(dtype=float)
-    scale = np.abs(x * dx).sum(dtype=float)
-    np.testing.assert_allclose((x * dx).sum(dtype=float), left, atol=1e-5 * scale)
+        expected = expected + before[:, case.blocks - case.held :]
+    close(dx[:, case.blocks - case.held :], expected)
 
 
 @WINDOWS
-def test_tiles(case: Case) -> None:
+@pytest.mark.parametrize("add", [False, True])
+def test_gradient_of_patches_after_a_relu(case: Case, add: bool) -> None:
+    v, before, values = normal(PRODUCTS, case.tiles, case.channels), case.x(), case.x()
+    values[:, :, ::2] = np.maximum(values[:, :, ::2], 0)
+    found = [before.copy(), before.copy()]
+    for dx, x in zip(found, (None, values), strict=True):
+        case.gather(VToPatches, "dx", v, dx, carried=case.carried(), add=int(add), x=x)
+    plain, rectified = (each[:, case.blocks - case.held :] for each in found)
+    is_on = values[:, case.blocks - case.held :] > 0
+    np.testing.assert_array_equal(rectified, np.where(is_on, plain, 0))
+
+
+def test_infinite_gradients_of_a_relu_become_nan(isa: str) -> None:
+    case = Case(16, 3, 1, 1, images=1, blocks=1, held=1)
+    v, dx = np.zeros((PRODUCTS, 1, 16), np.float32), case.x()
+    v[14] = np.inf
+    case.gather(VToPatches, "dx", v, dx, carried=case.carried(), x=np.zeros_like(dx))
+    assert np.isnan(dx[0, 0, 1, 1]).all()
+
+
+@WINDOWS
+@pytest.mark.parametrize("slope", [0.0, 0.25, 1.0])
+def test_tiles(case: Case, slope: float) -> None:
     m, bias = normal(PRODUCTS, case.tiles, case.channels), normal(case.channels)
-    y = np.full_like(case.images(), np.nan)
-    case.gather(kernels.gather_tiles, m, y, bias, np.float32(0.25))
-    made = np.einsum("ia,ijtc,jb->tcab", case.a, m.reshape(6, 6, *m.shape[1:]), case.a)
+    y = np.full_like(case.y(), np.nan)
+    case.gather(MToTiles, "y", m, y, bias=bias, slope=slope)
+    assert np.isnan(y[:, : case.blocks - case.held]).all()
+    planes = m.reshape(6, 6, *m.shape[1:]).astype(float)
+    made = np.einsum("ia,ijtc,jb->tcab", case.a, planes, case.a, optimize=True)
     expected = made + bias[:, None, None]
-    expected = np.where(expected > 0, expected, 0.25 * expected)
-    inside = case.seen(np.ones_like(y), 0, case.tile)
-    found = case.seen(y, 0, case.tile)
-    np.testing.assert_allclose(found, expected * inside, rtol=1e-5, atol=1e-5)
+    expected = np.where(expected > 0, expected, slope * expected)
+    inside = case.seen(np.ones_like(y), (0, 0), case.tile)
+    close(case.seen(y, (0, 0), case.tile), expected * inside)
 
 
 @WINDOWS
-def test_a_relu_of_tiles_has_no_minus_zero_and_keeps_nan(b: int, window_size: int) -> None:
-    case = Case(b, window_size, "images")
-    m, y = np.zeros((PRODUCTS, case.tiles, case.channels), np.float32), case.images()
+def test_a_relu_of_tiles_has_no_minus_zero_and_keeps_nan(
+    b: int, window_size: int, isa: str
+) -> None:
+    case = Case(b, window_size, 3, 2)
+    m, y = np.zeros((PRODUCTS, case.tiles, case.channels), np.float32), case.y()
     bias = np.ones(case.channels, np.float32)
     bias[:3] = -1, -np.inf, np.nan
-    case.gather(kernels.gather_tiles, m, y, bias, np.float32(0))
+    case.gather(MToTiles, "y", m, y, bias=bias, slope=0.0)
     np.testing.assert_array_equal(y[0, 1, 0, 0, :4], [0, 0, np.nan, 1])
     assert not np.signbit(y[0, 1, 0, 0, :2]).any()
 
 
 @WINDOWS
 def test_gradient_of_tiles(case: Case) -> None:
-    dy, sums = case.images(), np.zeros((case.count, case.channels), np.float32)
-    expected = transformed(case.a, case.seen(dy, 0, case.tile))
-    found = case.spread(kernels.spread_tiles, dy, sums)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(
-        sums.sum(0), dy[:, 1:].sum((0, 2, 3)).reshape(-1), rtol=1e-4, atol=1e-4
-    )
+    dy, sums = case.y(), np.zeros((case.count, case.channels), np.float32)
+    expected = transformed(case.a, case.seen(dy, (0, 0), case.tile))
+    close(case.spread(TilesToM, "dy", dy, sums=sums), expected)
+    held = dy[:, case.blocks - case.held :].astype(float)
+    expected_sums = held.sum((0, 2, 3)).reshape(-1)
+    np.testing.assert_allclose(sums.sum(0, dtype=float), expected_sums, rtol=1e-4, atol=1e-4)
+
+
+@WINDOWS
+@pytest.mark.parametrize("part", ["part", "images"])
+def test_bits_do_not_depend_on_threads(b: int, window_size: int, isa: str, part: str) -> None:
+    found = []
+    template = Case(b, window_size, 3, 2)
+    x, y, bias = template.x(), template.y(), normal(template.channels)
+    v = normal(PRODUCTS, template.tiles, template.channels)
+    for threads in (1, 2, 3):
+        case = Case(b, window_size, 3, 2, part, threads=threads)
+        sums = np.zeros((case.count, case.channels), np.float32)
+        dx, out = np.zeros_like(x), np.zeros_like(y)
+        made = [case.spread(PatchesToV, "x", x), case.spread(TilesToM, "dy", y, sums=sums)]
+        case.gather(VToPatches, "dx", v, dx, carried=case.carried(), x=x)
+        case.gather(MToTiles, "y", v, out, bias=bias, slope=0.5)
+        found.append([*made, sums, dx, out])
+    for others in found[1:]:
+        for one, other in zip(found[0], others, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@WINDOWS
+def test_large_results_are_the_same(window_size: int, isa: str) -> None:
+    """They are written past the caches."""
+    small = Case(16, window_size, 12, 14, images=1, blocks=2, held=2)
+    m = normal(PRODUCTS, small.tiles, small.channels)
+    bias, y = normal(small.channels), small.y()
+    small.gather(MToTiles, "y", m, y, bias=bias, slope=0.0)
+    images = 2**20 // y.size + 1
+    large = Case(16, window_size, 12, 14, "image", images=images, blocks=2, held=2)
+    flat = aligned(images * y.size, np.dtype(np.float32))
+    many = flat.reshape(images, *y.shape[1:])
+    large.gather(MToTiles, "y", np.tile(m, (1, images, 1)), many, bias=bias, slope=0.0)
+    np.testing.assert_array_equal(many, np.broadcast_to(y, many.shape))
+
+
+# Kernels on weights -------------------------------------------------------------------------------
+
+
+def window_kernel(
+    kind: type[Windows], inputs: int, outputs: int, window: int, b: int, step: int,
+    threads: int = 2, **more: Any,
+) -> Any:  # fmt: skip
+    return kind(
+        threads=threads, outputs=outputs, inputs=inputs, window=window, block=b, product_step=step,
+        **more,
+    )  # fmt: skip
+
+
+def plain_of(w: Array) -> Array:
+    """(inputs, outputs, k, k) of weights in blocks, or of plain ones."""
+    if w.ndim == 4:
+        return w.swapaxes(0, 1)
+    outer, inner, size, _, b, _ = w.shape
+    return w.transpose(1, 4, 0, 5, 2, 3).reshape(inner * b, outer * b, size, size)
 
 
 @WINDOWS
 @pytest.mark.parametrize(
-    ("outer", "inner", "b", "apart"),
-    [(2, 3, WHOLE, 7), (2, 3, 2 * WHOLE, 7), (19, 27, WHOLE, 16), (13, 20, 2 * WHOLE, 16),
-     (13, 20, 2 * WHOLE, 7)],
-    ids=["a vector", "two vectors", "large", "large, two vectors", "large, between lines"],
+    ("outputs", "inputs", "b", "apart"),
+    [(16, 24, 8, 7), (32, 16, 16, 7), (8, 8, 8, 0), (48, 96, 24, 7), (152, 216, 8, 16),
+     (208, 320, 16, 16), (208, 320, 16, 7), (8, 3, 1, 7), (40, 16, 1, 7), (16, 1, 1, 0)],
+    ids=["8", "16", "one block", "24", "large, 8", "large, 16", "large, between lines",
+         "plain, 3 inputs", "plain", "plain, one input"],
 )  # fmt: skip
 def test_windows_and_their_gradient(
-    outer: int, inner: int, b: int, apart: int, window_size: int
+    outputs: int, inputs: int, b: int, apart: int, window_size: int, isa: str
 ) -> None:
-    g = np.array(matrices(window_size)[2])
-    w = normal(outer, inner, window_size, window_size, b, b)
-    inputs, outputs = inner * b, outer * b
-    plain = w.transpose(1, 4, 0, 5, 2, 3).reshape(inputs, outputs, window_size, window_size)
-    expected = transformed(g, plain)
-    for spread, turned in ((kernels.spread_windows, False), (kernels.spread_turned_windows, True)):
-        shape = (outputs, inputs) if turned else (inputs, outputs)
-        flat, step = operand(*shape, apart=apart)
-        spread(w, flat, step)
-        found = matrices_of(flat, step, *shape)
-        found = found.transpose(0, 2, 1) if turned else found
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    g = matrices(window_size)[2]
+    shape: tuple[int, ...] = (outputs, inputs, window_size, window_size)
+    if b > 1:
+        shape = (outputs // b, inputs // b, window_size, window_size, b, b)
+    w = normal(*shape)
+    flat, step = operand(inputs, outputs, apart=apart)
+    window_kernel(WindowsToU, inputs, outputs, window_size, b, step, w=w, u=flat).run()
+    close(matrices_of(flat, step, inputs, outputs), transformed(g, plain_of(w)))
 
-    u, before = normal(PRODUCTS, inputs, outputs), normal(*w.shape)
+    u, before = normal(PRODUCTS, inputs, outputs), normal(*shape)
     after = before.copy()
-    flat, step = operand(inputs, outputs, u)
-    kernels.gather_windows(flat, after, step)
-    back = np.einsum("ia,ijxy,jb->xyab", g, u.reshape(6, 6, *u.shape[1:]), g, optimize=True)
-    expected = back.reshape(inner, b, outer, b, window_size, window_size)
-    expected = expected.transpose(2, 0, 4, 5, 1, 3)
-    np.testing.assert_allclose(after - before, expected, rtol=1e-4, atol=1e-4)
+    flat, step = operand(inputs, outputs, u, apart)
+    window_kernel(UToWindows, inputs, outputs, window_size, b, step, u=flat, dw=after).run()
+    planes = u.reshape(6, 6, *u.shape[1:]).astype(float)
+    back = np.einsum("ia,ijxy,jb->xyab", g, planes, g, optimize=True)
+    close(plain_of(after), plain_of(before) + back)
 
 
-# Plans.
+@WINDOWS
+@pytest.mark.parametrize("b", [1, 8, 16])
+def test_bits_of_weights_do_not_depend_on_threads(b: int, window_size: int, isa: str) -> None:
+    w, u = normal(48 * 48 * window_size**2), normal(PRODUCTS * 48 * 48)
+    found = []
+    for threads in (1, 2, 3):
+        made, dw = np.empty_like(u), np.zeros_like(w)
+        numbers = (48, 48, window_size, b, 48 * 48, threads)
+        window_kernel(WindowsToU, *numbers, w=w, u=made).run()
+        window_kernel(UToWindows, *numbers, u=u, dw=dw).run()
+        found.append((made, dw))
+    for made, dw in found[1:]:
+        np.testing.assert_array_equal(made, found[0][0])
+        np.testing.assert_array_equal(dw, found[0][1])
+
+
+# Wrong plans --------------------------------------------------------------------------------------
+
+
+def tiles_kernel(kind: type[Tiles], **changes: Any) -> Any:
+    """A kernel on two images of 7x7 with two blocks of 8 channels, with all arrays it needs."""
+    fields = dict(
+        threads=1, window=3, images=2, channel_blocks=2, height=7, width=7, block=8, pad_y=1,
+        pad_x=1, rows=2, columns=2, first_row=0, row_count=4, first_block=0, block_count=2,
+        product_step=8 * 16, tile_step=16,
+    )  # fmt: skip
+    arrays = {
+        name: np.zeros(size, np.float32)
+        for name, size in dict(
+            x=2 * 2 * 49 * 8, v=36 * 8 * 16, dx=2 * 2 * 49 * 8, carried=2 * 2 * 10 * 8,
+            m=36 * 8 * 16, y=2 * 2 * 49 * 8, bias=16, dy=2 * 2 * 49 * 8, sums=4 * 16,
+        ).items()
+        if name in kind.fields
+    }  # fmt: skip
+    return kind(**{**fields, **arrays, **changes})
+
+
+IMAGE_KERNELS = pytest.mark.parametrize("kind", [PatchesToV, VToPatches, MToTiles, TilesToM])
+
+
+@IMAGE_KERNELS
+def test_arrays_are_exactly_as_large_as_they_must_be(kind: type[Tiles]) -> None:
+    kernel = tiles_kernel(kind)
+    kernel.run()
+    for name in ("x", "v", "dx", "carried", "m", "y", "bias", "dy", "sums"):
+        if name in kind.fields:
+            kernel = tiles_kernel(kind)
+            setattr(kernel, name, getattr(kernel, name)[:-1])
+            with pytest.raises(BackendError, match=f"kernel {kind.name}: {name} has .* elements"):
+                kernel.run()
+
+
+@IMAGE_KERNELS
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"window": 4}, "window 4"),
+        ({"block": 12}, "blocks of 12 channels"),
+        ({"block": 0}, "blocks of 0 channels"),
+        ({"rows": 1, "row_count": 2}, "1 x 2 tiles"),
+        ({"columns": 1}, "2 x 1 tiles"),
+        ({"first_row": 1}, "rows of tiles 1 to 5 of 4"),
+        ({"first_row": -2}, "rows of tiles -2 to 2 of 4"),
+        ({"row_count": 0}, "rows of tiles 0 to 0 of 4"),
+        ({"first_block": 1}, "blocks of channels 1 to 3 of 2"),
+        ({"tile_step": 8}, "16 channels with steps of 128, 8"),
+        ({"product_step": 8}, "16 channels with steps of 8, 16"),
+    ],
+)
+def test_wrong_places_are_refused(kind: type[Tiles], changes: dict[str, int], message: str) -> None:
+    with pytest.raises(BackendError, match=f"kernel {kind.name}: does not support .*{message}"):
+        tiles_kernel(kind, **changes).run()
+
+
+@pytest.mark.parametrize("kind", [PatchesToV, VToPatches])
+@pytest.mark.parametrize("pads", [{"pad_y": -1}, {"pad_x": -1}, {"pad_y": 4}, {"pad_x": 4}])
+def test_wrong_pads_are_refused(kind: type[Tiles], pads: dict[str, int]) -> None:
+    with pytest.raises(BackendError, match="tiles, moved by"):
+        tiles_kernel(kind, **pads).run()
+
+
+@pytest.mark.parametrize(("first", "count"), [(1, 2), (1, 3), (0, 3)])
+def test_parts_of_several_images_are_refused(first: int, count: int) -> None:
+    with pytest.raises(BackendError, match=f"{count} rows of tiles from {first} on, in parts"):
+        tiles_kernel(VToPatches, first_row=first, row_count=count).run()
+
+
+@pytest.mark.parametrize("kind", [WindowsToU, UToWindows])
+@pytest.mark.parametrize(
+    "changes",
+    [{"window": 7}, {"outputs": 12}, {"inputs": 12}, {"block": 4}, {"block": 0}, {"inputs": 0},
+     {"block": 1, "outputs": 4}, {"product_step": 63}],
+)  # fmt: skip
+def test_wrong_weights_are_refused(kind: type[Windows], changes: dict[str, int]) -> None:
+    fields = {"outputs": 8, "inputs": 8, "window": 3, "block": 8, "product_step": 64, **changes}
+    arrays = {name: np.zeros(10**5, np.float32) for name in ("w", "u", "dw") if name in kind.fields}
+    with pytest.raises(BackendError, match=f"kernel {kind.name}: does not support window"):
+        kind(threads=1, **fields, **arrays).run()
+
+
+@pytest.mark.parametrize("kind", [WindowsToU, UToWindows])
+def test_arrays_of_weights_are_large_enough(kind: type[Windows]) -> None:
+    weights = "w" if kind is WindowsToU else "dw"
+    for short in (weights, "u"):
+        sizes = {weights: 8 * 8 * 9, "u": 36 * 64}
+        arrays: dict[str, Any] = {name: np.zeros(n, np.float32) for name, n in sizes.items()}
+        arrays[short] = arrays[short][:-1]
+        with pytest.raises(BackendError, match=f"{short} has"):
+            window_kernel(kind, 8, 8, 3, 8, 64, **arrays).run()
+
+
+# Plans --------------------------------------------------------------------------------------------
 
 
 def plan(shape: tuple[int, ...], outputs: int, geometry: Window, groups: int = 1) -> Any:
@@ -286,7 +553,7 @@ def test_it_is_used_where_it_pays(
     assert isinstance(plan(shape, outputs, geometry, groups), plans.Winograd) == used
 
 
-def test_not_without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_not_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plans, "available", lambda: False)
     assert not isinstance(plan((8, 64, 28, 28), 96, SAME), plans.Winograd)
 
@@ -318,7 +585,7 @@ def exact(x: Array, w: Array, dy: Array) -> list[Array]:
 
 
 @pytest.mark.parametrize("geometry", [SAME, WIDE], ids=["3x3", "5x5"])
-def test_it_differs_by_rounding_only(geometry: Window) -> None:
+def test_it_differs_by_rounding_only(isa: str, geometry: Window) -> None:
     """Some ten units in the last place of the largest result, where a plain sum has one or two."""
     x, w, dy = normal(4, 128, 28, 28), normal(96, 128, *geometry.kernel), normal(4, 96, 28, 28)
     made = plan((4, 128, 28, 28), 96, geometry)
@@ -332,7 +599,7 @@ def test_it_differs_by_rounding_only(geometry: Window) -> None:
 @pytest.mark.parametrize("some", [1, 700_000, 1_400_000, 10**9])
 @pytest.mark.parametrize("geometry", [SAME, WIDE], ids=["3x3", "5x5"])
 def test_chunks_and_slices_change_nothing_but_memory(
-    monkeypatch: pytest.MonkeyPatch, geometry: Window, some: int
+    isa: str, monkeypatch: pytest.MonkeyPatch, geometry: Window, some: int
 ) -> None:
     """One row of tiles and one block of outputs, parts of an image, images, the whole batch."""
     x, w, dy = normal(2, 64, 48, 40), normal(64, 64, *geometry.kernel), normal(2, 64, 48, 40)

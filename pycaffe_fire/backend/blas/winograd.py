@@ -2,41 +2,58 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ..blob import Blob
 from ..cpu.update import add_into
-from ..kernels import winograd as kernels
-from ..kernels.tiles import LANES
-from ..kernels.winograd import NO_IMAGES, PATCH, PRODUCTS, TILES
+from ..cpu.winograd import (
+    LANES,
+    PATCH,
+    PRODUCTS,
+    TILES,
+    MToTiles,
+    PatchesToV,
+    Tiles,
+    TilesToM,
+    UToWindows,
+    VToPatches,
+    WindowsToU,
+)
 from ..plans import Window
 from ..tensor import Array
 from .convolution import Convolution, Part
-from .layouts import images
 
 CHUNK = 1_500_000  # numbers of V and M that a thread works on at a time
 SPREAD, PAGE = 80, 1024  # steps are SPREAD numbers more than pages: neighbours in other cache sets
 # What making and reading a number of V or M costs, in multiplications of the direct method; and
 # what part of the direct method's work makes it pay.
 IMAGE_COST, WORTH = 20, 0.85
-ALL = (0, 1)  # kernels see all channels as one block
+
+T = TypeVar("T", bound=Tiles)
+
+
+class Place(NamedTuple):
+    """Rows of tiles, counted through all images that a thread works on."""
+
+    first: int
+    rows: int
 
 
 class Operand(NamedTuple):
-    """PRODUCTS matrices in flat memory, and the strides of matrices and rows."""
+    """PRODUCTS matrices, in flat memory."""
 
     flat: Array
     matrices: Array
-    steps: tuple[int, int]
 
     @classmethod
     def of(cls, memory: Array, step: int, rows: int, columns: int) -> Operand:
         matrices = memory.reshape(PRODUCTS, step)[:, : rows * columns]
-        return cls(memory, matrices.reshape(PRODUCTS, rows, columns), (step, columns))
+        return cls(memory, matrices.reshape(PRODUCTS, rows, columns))
 
 
 def _step(elements: int) -> int:
@@ -45,7 +62,7 @@ def _step(elements: int) -> int:
 
 
 class Winograd(Convolution):
-    """A batch goes through in chunks of tile rows."""
+    """A batch goes through in chunks of tile rows. Kernels see all channels as one block."""
 
     @staticmethod
     def suits(x: Blob, w: Blob, y: Blob, window: Window, groups: int) -> bool:
@@ -69,19 +86,38 @@ class Winograd(Convolution):
         self._chunk = max(1, CHUNK // (PRODUCTS * self._columns * (inputs + outputs)))
         self._step = _step(inputs * outputs)  # of U
         self.summands = PRODUCTS * self._step
-        self.backend.expect(
-            [kernels.spread_plain_windows, kernels.spread_patches, kernels.gather_tiles],
-            [kernels.spread_tiles, kernels.gather_patches, kernels.gather_plain_windows],
-        )
+        self._own = threading.local()
+        fields = dict(
+            threads=self.backend.threads, outputs=outputs, inputs=inputs, window=size, block=1,
+            product_step=self._step,
+        )  # fmt: skip
+        self._windows_to_u, self._u_to_windows = WindowsToU(**fields), UToWindows(**fields)
+
+    def _kernel(self, kind: type[T], blob: Blob, images: int, place: Place, threads: int) -> T:
+        """A kernel of this thread between so many of a blob's images and V or M."""
+        kernels = self._own.__dict__
+        key = f"{kind.name} {images} {place}"
+        kernel: T | None = kernels.get(key)
+        if kernel is None:
+            _, channels, height, width = blob.shape
+            kernel = kernels[key] = kind(
+                threads=threads, window=self.w.shape[2], images=images, channel_blocks=1,
+                height=height, width=width, block=channels, pad_y=self.window.pad[0],
+                pad_x=self.window.pad[1], rows=self._rows, columns=self._columns,
+                first_row=place.first, row_count=place.rows, first_block=0, block_count=1,
+                product_step=_step(place.rows * self._columns * channels), tile_step=channels,
+            )  # fmt: skip
+        return kernel
+
+    def _threads(self, units: int) -> int:
+        """The number of threads of a kernel, if so many units are shared among threads."""
+        return self.backend.threads if len(self.backend.parts(units)) == 1 else 1
 
     def matrices(self, weights: Array) -> Operand:
         """U, (PRODUCTS, inputs, outputs)."""
         u = self._windows(self.backend.scratch(self.summands, "weights"))
-
-        def run(first: int, stop: int) -> None:
-            kernels.spread_plain_windows(weights, u.flat, self._step, first, stop)
-
-        self.backend.share(self.w.shape[1] // LANES, run)
+        self._windows_to_u.w, self._windows_to_u.u = weights, u.flat
+        self._windows_to_u.run()
         return u
 
     def _windows(self, memory: Array) -> Operand:
@@ -92,35 +128,41 @@ class Winograd(Convolution):
     def multiply(
         self, x: Array, w: Any, y: Array, first: int, stop: int, bias: Array, slope: np.float32
     ) -> None:
-        image, out = self._blocks(x, self.x), self._blocks(y, self.y)
+        images, threads = self.x.shape[0], self._threads(self.units)
         for place in self._places(first, stop, self._chunk):
-            v, m = self._operands(place[1])
-            kernels.spread_patches(image, v.flat, v.steps, place, ALL, self.window.pad)
+            v, m = self._operands(place.rows)
+            self._read_patches(x, v, images, place, threads)
             np.matmul(v.matrices, w.matrices, out=m.matrices)
-            kernels.gather_tiles(m.flat, out, m.steps, place, ALL, bias, slope)
+            kernel = self._kernel(MToTiles, self.y, images, place, threads)
+            kernel.m, kernel.y, kernel.bias, kernel.slope = m.flat, y, bias, float(slope)
+            kernel.run()
+
+    def _read_patches(self, x: Array, v: Operand, images: int, place: Place, threads: int) -> None:
+        kernel = self._kernel(PatchesToV, self.x, images, place, threads)
+        kernel.x, kernel.v = x, v.flat
+        kernel.run()
 
     def back(self, part: Part) -> None:
-        slopes, pad = self._blocks(part.dy, self.y), self.window.pad
+        images, threads = len(part.dy) // prod(self.y.shape[2:]), self._threads(self.x.shape[0])
         outputs, inputs = self.w.shape[:2]
-        overlap = PATCH - self._tile
-        width = (self._tile * self._columns + overlap) * inputs
-        carried = np.empty((1, overlap, width), np.float32)
+        width = (self._tile * (self._columns - 1) + PATCH) * inputs
+        carried = np.empty((PATCH - self._tile) * width, np.float32)
         part.bias[...] = 0
-        for place in self._places(0, len(slopes) * self._rows, self._images_or_parts):
-            v, m = self._operands(place[1])
-            sums = np.zeros((place[1], outputs), np.float32)
-            kernels.spread_tiles(slopes, m.flat, m.steps, place, ALL, sums)
+        for place in self._places(0, images * self._rows, self._images_or_parts):
+            v, m = self._operands(place.rows)
+            sums = np.zeros((place.rows, outputs), np.float32)
+            to_m = self._kernel(TilesToM, self.y, images, place, threads)
+            to_m.dy, to_m.m, to_m.sums = part.dy, m.flat, sums
+            to_m.run()
             part.bias[...] += sums.sum(axis=0)
             if part.x is not None:
-                image = self._blocks(part.x, self.x)
-                kernels.spread_patches(image, v.flat, v.steps, place, ALL, pad)
-                self._add_product(v, m, part.weights, place[0] > 0)
+                self._read_patches(part.x, v, images, place, threads)
+                self._add_product(v, m, part.weights, place.first > 0)
             if part.dx is not None:
                 np.matmul(m.matrices, part.w.matrices.swapaxes(1, 2), out=v.matrices)
-                below = self._blocks(part.dx, self.x)
-                kernels.gather_patches(
-                    v.flat, below, v.steps, place, ALL, pad, carried, False, NO_IMAGES
-                )
+                to_dx = self._kernel(VToPatches, self.x, images, place, threads)
+                to_dx.v, to_dx.dx, to_dx.carried = v.flat, part.dx, carried
+                to_dx.run()
 
     def _add_product(self, v: Operand, m: Operand, total: Array, add: bool) -> None:
         """total = the gradient of U, or total += it."""
@@ -130,13 +172,10 @@ class Winograd(Convolution):
             add_into(total, target)
 
     def add_weights(self, sums: Array) -> None:
-        total = self.w.diff
-
-        def run(first: int, stop: int) -> None:
-            for each in sums:
-                kernels.gather_plain_windows(each, total, self._step, first, stop)
-
-        self.backend.share(self.w.shape[1] // LANES, run)
+        self._u_to_windows.dw = self.w.diff
+        for each in sums:
+            self._u_to_windows.u = each
+            self._u_to_windows.run()
 
     @property
     def _images_or_parts(self) -> int:
@@ -154,11 +193,7 @@ class Winograd(Convolution):
         v, m = np.split(memory, [PRODUCTS * below])
         return Operand.of(v, below, tiles, inputs), Operand.of(m, above, tiles, outputs)
 
-    def _places(self, first: int, stop: int, step: int) -> Iterator[tuple[int, ...]]:
-        """Where each chunk of these rows of tiles is, as kernels want to know it."""
+    def _places(self, first: int, stop: int, step: int) -> Iterator[Place]:
+        """The chunks of these rows of tiles."""
         for start in range(first, stop, step):
-            yield start, min(step, stop - start), self._rows, self._columns, self._tile
-
-    def _blocks(self, rows: Array, blob: Blob) -> Array:
-        """(images, 1, H, W, C)"""
-        return images(rows, blob)[:, None]
+            yield Place(start, min(step, stop - start))

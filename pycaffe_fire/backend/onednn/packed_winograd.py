@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..compiled import use_threads
-from ..kernels import winograd as kernels
-from ..kernels.winograd import PRODUCTS
-from ..tensor import NATIVE, Array
+from ..cpu.winograd import PRODUCTS, WindowsToU
+from ..tensor import NATIVE
 from .convolution import Convolution
 from .layouts import Argument, Descriptor, OneDNNTensor, Program
 from .library import CONVOLUTION_DIRECT, FORWARD_TRAINING, dims
-from .winograd import WEIGHT_COST, Operand, Slice, Winograd
+from .winograd import WEIGHT_COST, Operand, Slice, Winograd, read
 
 
 class Product(NamedTuple):
@@ -25,10 +23,6 @@ class Product(NamedTuple):
     u: Operand  # where kernels write it
     copy: Program  # brings it to the memory that the product reads, if that is another
     multiply: Program
-
-    def fill(self, windows: Array) -> None:
-        kernels.spread_windows(windows, self.u.numbers, self.u.step)
-        self.copy.run()
 
 
 class PackedWinograd(Winograd):
@@ -48,15 +42,19 @@ class PackedWinograd(Winograd):
             super()._cut(together)
 
     def pack(self) -> None:
-        use_threads(self.backend.threads)
-        windows = self._windows(self.w.value)
-        for number, part in enumerate(self._slices()):
+        weights = read(self.w.value)
+        for number, part in enumerate(self._slices):
             if number == len(self._products):
                 self._products.append(self._new_product())
-            self._products[number].fill(windows[part.windows])
+            product = self._products[number]
+            # A kernel that stayed would keep the weights in memory.
+            kernel = WindowsToU(**self._window_fields(product.u))
+            kernel.w, kernel.u = weights[part.weights], product.u.numbers
+            kernel.run()
+            product.copy.run()
 
     def _parts(self) -> Iterator[tuple[Slice, Program]]:
-        for part, product in zip(self._slices(), self._products, strict=True):
+        for part, product in zip(self._slices, self._products, strict=True):
             yield part, product.multiply
 
     def _new_product(self) -> Product:
@@ -80,7 +78,7 @@ class GroupedWinograd(PackedWinograd):
 
     def _new_product(self) -> Product:
         made, u = self._descriptor(), self._u
-        strides = (u.step, 1, self._outputs, 1, 1)
+        strides = (u.steps[0], 1, self._outputs, 1, 1)
         seen = Descriptor.strided(self._frame.library, self._groups_shape, strides)
         layout = Descriptor.chosen(seen.shape, made, "weights", seen)
         packed = self._memory(layout)
@@ -124,7 +122,7 @@ class Interleaved(Operand):
 
     def __init__(self, frame: Program, rows: int, columns: int, channels: int) -> None:
         everything = PRODUCTS * channels
-        self.step, self.steps = channels, (channels, everything)
+        self.channels, self.steps = channels, (channels, everything)
         shape = (1, everything, rows, columns)
         strides = (rows * columns * everything, 1, columns * everything, everything)
         layout = Descriptor.strided(frame.library, shape, strides)

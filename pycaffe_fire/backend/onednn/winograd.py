@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import available, use_threads
-from ..kernels import winograd as kernels
-from ..kernels.sweeps import WHOLE
-from ..kernels.winograd import NO_IMAGES, PATCH, PRODUCTS, TILES
+from ..blob import Blob
+from ..cpu.library import available
+from ..cpu.winograd import (
+    PATCH,
+    PRODUCTS,
+    TILES,
+    MToTiles,
+    PatchesToV,
+    TilesToM,
+    UToWindows,
+    VToPatches,
+    WindowsToU,
+)
 from ..plans import Rectified, WeightedPlan
 from ..tensor import NATIVE, Array, Tensor
 from .convolution import Convolution
@@ -83,11 +92,6 @@ class Winograd(WeightedPlan):
         self._cut(1 if per_sample else self.y.shape[0])
         self._no_bias = np.zeros(outputs, np.float32)
         self._rectified: set[int] = set()
-        self.backend.expect(
-            [kernels.spread_windows, kernels.spread_patches, kernels.gather_tiles],
-            [kernels.spread_tiles, kernels.spread_turned_windows, kernels.gather_patches,
-             kernels.gather_windows],
-        )  # fmt: skip
 
     @property
     def rectified(self) -> Rectified:
@@ -150,14 +154,8 @@ class Winograd(WeightedPlan):
         return self._product(self._v.whole, self._u.whole, self._m.whole)
 
     @cached_property
-    def _ut(self) -> Operand:
-        """U with its matrices transposed, in the same memory."""
-        u = self._u.tensor
-        return Operand(self._frame.library, lambda _: u, self._outputs, self._inputs)
-
-    @cached_property
     def _data_product(self) -> Program:
-        return self._product(self._m.whole, self._ut.whole, self._v.whole)
+        return self._product(self._m.whole, self._u.turned, self._v.whole)
 
     @cached_property
     def _weight_products(self) -> tuple[Program, Program]:
@@ -170,100 +168,168 @@ class Winograd(WeightedPlan):
         program.product(a, b, c, add=add)
         return program
 
+    # Kernels.
+
+    @cached_property
+    def _slices(self) -> list[Slice]:
+        """The slices, each with its chunks."""
+        each, slices = prod(self.w.shape[1:]), []
+        for first in range(0, self.y.shape[1], self._outputs):
+            stop, (group, within) = first + self._outputs, divmod(first, self._group)
+            chunks = [
+                Chunk(
+                    self._tile_fields(self.x, self._v, row, group * self._inputs),
+                    self._tile_fields(self.y, self._m, row, first), within > 0,
+                )
+                for row in range(0, self.y.shape[0] * self._rows, self._count)
+            ]  # fmt: skip
+            ends = within + self._outputs == self._group
+            slices.append(Slice(slice(first, stop), slice(first * each, stop * each), ends, chunks))
+        return slices
+
+    def _tile_fields(
+        self, blob: Blob, operand: Operand, first_row: int, first_channel: int
+    ) -> dict[str, int]:
+        """Return the fields of kernels between a blob's images and V or M."""
+        images, channels, height, width = blob.shape
+        block, (product_step, tile_step) = self._block, operand.steps
+        return dict(
+            threads=self.backend.threads, window=self.w.shape[2], images=images,
+            channel_blocks=channels // block, height=height, width=width, block=block,
+            pad_y=self._pad[0], pad_x=self._pad[1], rows=self._rows, columns=self._columns,
+            first_row=first_row, row_count=self._count, first_block=first_channel // block,
+            block_count=operand.channels // block, product_step=product_step, tile_step=tile_step,
+        )  # fmt: skip
+
+    def _window_fields(self, operand: Operand) -> dict[str, int]:
+        """Return the fields of kernels between the weights of a slice and U or its gradient."""
+        return dict(
+            threads=self.backend.threads, outputs=self._outputs, inputs=self._inputs,
+            window=self.w.shape[2], block=self._block, product_step=operand.steps[0],
+        )  # fmt: skip
+
+    @cached_property
+    def _windows_to_u(self) -> WindowsToU:
+        return WindowsToU(**self._window_fields(self._u))
+
+    @cached_property
+    def _u_to_windows(self) -> UToWindows:
+        return UToWindows(**self._window_fields(self._du))
+
     # Running.
 
     def forward(self, activate: bool = True) -> None:
-        slope = np.float32(self.relu if activate and self.relu is not None else 1)
-        bias = self._no_bias if self.b is None else _read(self.b.value)
-        x = self._images(self.x.value)
-        y = self._images(self.y.value, written=True)
+        slope = self.relu if activate and self.relu is not None else 1.0
+        bias = self._no_bias if self.b is None else read(self.b.value)
+        x = read(self.x.value)
+        y = _written(self.y.value)
         v, m = self._v, self._m
-        use_threads(self.backend.threads)
         for part, product in self._parts():
-            for place in self._places():
-                kernels.spread_patches(x, v.numbers, v.steps, place, part.below, self._pad)
+            for chunk in part.chunks:
+                chunk.read_patches(x, v.numbers)
                 product.run()
-                kernels.gather_tiles(
-                    m.numbers, y, m.steps, place, part.above, bias[part.outputs], slope
-                )
+                chunk.write_tiles(m.numbers, y, bias[part.outputs], slope)
         self.y.value.fresh = NATIVE
 
     def _parts(self) -> Iterator[tuple[Slice, Program]]:
         """The slices, each with its product when U is there for it."""
-        product, u, w = self._forward_product, self._u, self._windows(self.w.value)
-        for part in self._slices():
-            kernels.spread_windows(w[part.windows], u.numbers, u.step)
+        product, w = self._forward_product, read(self.w.value)
+        for part in self._slices:
+            self._make_u(w[part.weights])
             yield part, product
 
+    def _make_u(self, weights: Array) -> None:
+        self._windows_to_u.w, self._windows_to_u.u = weights, self._u.numbers
+        self._windows_to_u.run()
+
     def backward(self, data: bool, weights: bool, bias: bool) -> None:
-        x, w = self._images(self.x.value), self._windows(self.w.value)
-        dy = self._images(self.y.gradient)
-        dx = self._images(self.x.gradient, written=True) if data else None
-        dw = self._windows(self.w.gradient) if weights else None
-        db = _read(self.b.gradient) if bias and self.b is not None else None
-        v, ut, m, du, sums, pad = self._v, self._ut, self._m, self._du, self._sums, self._pad
+        x, w = read(self.x.value), read(self.w.value)
+        dy = read(self.y.gradient)
+        dx = _written(self.x.gradient) if data else None
+        dw = read(self.w.gradient) if weights else None
+        db = read(self.b.gradient) if bias and self.b is not None else None
+        v, m, du, sums = self._v, self._m, self._du, self._sums
         data_product, weight_products = self._data_product, self._weight_products
-        use_threads(self.backend.threads)
-        for part in self._slices():
+        for part in self._slices:
             sums[...] = 0
             if data:
-                kernels.spread_turned_windows(w[part.windows], ut.numbers, ut.step)
-            for number, place in enumerate(self._places()):
-                kernels.spread_tiles(dy, m.numbers, m.steps, place, part.above, sums)
+                self._make_u(w[part.weights])
+            for number, chunk in enumerate(part.chunks):
+                chunk.read_tiles(dy, m.numbers, sums)
                 if weights:
-                    kernels.spread_patches(x, v.numbers, v.steps, place, part.below, pad)
+                    chunk.read_patches(x, v.numbers)
                     weight_products[number > 0].run()
                 if data:
                     data_product.run()
-                    kernels.gather_patches(
-                        v.numbers, dx, v.steps, place, part.below, pad, self._carried,
-                        part.goes_on, x if self._rectified and part.ends else NO_IMAGES,
-                    )  # fmt: skip
+                    values = x if self._rectified and part.ends else None
+                    chunk.write_patches(v.numbers, dx, self._carried, values)
             if dw is not None:
-                kernels.gather_windows(du.numbers, dw[part.windows], du.step)
+                self._u_to_windows.u, self._u_to_windows.dw = du.numbers, dw[part.weights]
+                self._u_to_windows.run()
             if db is not None:
                 db[part.outputs] += sums.sum(axis=0)
         written = ((self.x, data), (self.w, weights), (self.b, db is not None))
         for blob in (blob for blob, wanted in written if blob is not None and wanted):
             blob.gradient.fresh = NATIVE
 
-    def _slices(self) -> Iterable[Slice]:
-        for first in range(0, self.y.shape[1], self._outputs):
-            outputs, inputs = self._outputs // self._block, self._inputs // self._block
-            group, within = divmod(first, self._group)
-            block = first // self._block
-            yield Slice(
-                slice(first, first + self._outputs), slice(block, block + outputs),
-                (block, outputs), (group * inputs, inputs), within > 0,
-                within + self._outputs == self._group,
-            )  # fmt: skip
 
-    def _places(self) -> Iterable[tuple[int, ...]]:
-        """Where each chunk is, as kernels want to know it."""
-        for first in range(0, self.y.shape[0] * self._rows, self._count):
-            yield first, self._count, self._rows, self._columns, self._tile
+class Chunk:
+    """The kernels on some rows of tiles, with the channels of one slice."""
 
-    def _images(self, tensor: Tensor, written: bool = False) -> Array:
-        """(N, C/b, H, W, b) as it lies, to be read, or to be written as a whole."""
-        num, channels, height, width = tensor.shape
-        values = _written(tensor) if written else _read(tensor)
-        return values.reshape(num, channels // self._block, height, width, self._block)
+    def __init__(self, of_x: dict[str, int], of_y: dict[str, int], add: bool) -> None:
+        """Take the fields of kernels on x and y; `add` the gradients of x to what is there."""
+        self._of_x, self._of_y, self._add = of_x, of_y, int(add)
 
-    def _windows(self, tensor: Tensor) -> Array:
-        """(O/b, I/b, k, k, b, b) as it lies."""
-        b, (outputs, inputs, *size) = self._block, tensor.shape
-        return _read(tensor).reshape(outputs // b, inputs // b, *size, b, b)
+    @cached_property
+    def _patches_to_v(self) -> PatchesToV:
+        return PatchesToV(**self._of_x)
+
+    @cached_property
+    def _v_to_patches(self) -> VToPatches:
+        return VToPatches(**self._of_x, add=self._add)
+
+    @cached_property
+    def _m_to_tiles(self) -> MToTiles:
+        return MToTiles(**self._of_y)
+
+    @cached_property
+    def _tiles_to_m(self) -> TilesToM:
+        return TilesToM(**self._of_y)
+
+    def read_patches(self, x: Array, v: Array) -> None:
+        """V from x."""
+        kernel = self._patches_to_v
+        kernel.x, kernel.v = x, v
+        kernel.run()
+
+    def write_tiles(self, m: Array, y: Array, bias: Array, slope: float) -> None:
+        """Y from M, with bias and ReLU."""
+        kernel = self._m_to_tiles
+        kernel.m, kernel.y, kernel.bias, kernel.slope = m, y, bias, slope
+        kernel.run()
+
+    def read_tiles(self, dy: Array, m: Array, sums: Array) -> None:
+        """The gradient of M from that of y; add that of the bias to the sums."""
+        kernel = self._tiles_to_m
+        kernel.dy, kernel.m, kernel.sums = dy, m, sums
+        kernel.run()
+
+    def write_patches(self, v: Array, dx: Array, carried: Array, x: Array | None) -> None:
+        """The gradient of x from that of V; if x is given, also the one of a ReLU before."""
+        kernel = self._v_to_patches
+        kernel.v, kernel.dx, kernel.carried = v, dx, carried
+        if kernel.x is not x:
+            kernel.x = x
+        kernel.run()
 
 
 class Slice(NamedTuple):
-    """Some output channels of one group, and where that is elsewhere."""
+    """Some output channels of one group."""
 
     outputs: slice
-    windows: slice  # in blocks
-    above: tuple[int, int]  # first block and number of blocks in y
-    below: tuple[int, int]  # and in x
-    goes_on: bool  # others of its group came before
+    weights: slice
     ends: bool  # no others of its group follow
+    chunks: list[Chunk]
 
 
 Allocate = Callable[[Descriptor], OneDNNTensor]
@@ -273,10 +339,10 @@ class Operand:
     """V, U or M: a matrix for each product, in memory that `allocate` gives."""
 
     def __init__(self, library: Library, allocate: Allocate, rows: int, columns: int) -> None:
-        self.step = rows * columns + (SPREAD - rows * columns) % PAGE
-        self.steps = self.step, columns
-        whole = Descriptor.strided(library, (PRODUCTS, rows, columns), (self.step, columns, 1))
-        turned = Descriptor.strided(library, (PRODUCTS, columns, rows), (self.step, 1, columns))
+        step = rows * columns + (SPREAD - rows * columns) % PAGE
+        self.channels, self.steps = columns, (step, columns)
+        whole = Descriptor.strided(library, (PRODUCTS, rows, columns), (step, columns, 1))
+        turned = Descriptor.strided(library, (PRODUCTS, columns, rows), (step, 1, columns))
         self.tensor = allocate(whole)
         self.tensor.fresh = NATIVE  # kernels fill it before anybody reads it
         self.whole, self.turned = (self.tensor, whole), (self.tensor, turned)
@@ -321,10 +387,10 @@ def _block(direct: Convolution) -> int:
     for blob in (direct.x, direct.y):
         grid = blob.value.layout.grid
         dense &= grid is not None and grid[3] == block and blob.shape[1] % block == 0
-    return block if dense and block in CHUNK and block % WHOLE == 0 else 0
+    return block if dense and block in CHUNK else 0
 
 
-def _read(tensor: Tensor) -> Array:
+def read(tensor: Tensor) -> Array:
     """The numbers of a tensor as they lie, zeros if it was cleared."""
     tensor.sync()
     return _written(tensor)
