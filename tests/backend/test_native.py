@@ -374,7 +374,7 @@ def kernel_classes() -> dict[str, type[Kernel]]:
     """All kernels of the package by their names in C."""
     modules = set()
     for path in sorted((ROOT / "pycaffe_fire").rglob("*.py")):
-        if re.search(r"^from .*\bimport\b.*\bKernel\b|^    Kernel,$", path.read_text(), re.M):
+        if re.search(r"^from .*\bimport\b.*Kernel\b|^    \w*Kernel,$", path.read_text(), re.M):
             modules.add(".".join(path.relative_to(ROOT).with_suffix("").parts))
     for module in modules:
         importlib.import_module(module)
@@ -496,6 +496,7 @@ def unloaded(sources: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[M
         cached.cache_clear()
     monkeypatch.setattr(library, "build", sources)
     monkeypatch.setattr(library, "_in_use", [])
+    monkeypatch.delenv(library.FOLDER_VARIABLE, raising=False)
     yield sources
     for cached in caches:
         cached.cache_clear()
