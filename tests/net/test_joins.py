@@ -11,7 +11,7 @@ import pytest
 
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
-from pycaffe_fire.backend.compiled import available
+from pycaffe_fire.backend.cpu import library
 from pycaffe_fire.backend.numpy import NumPyBackend
 
 from .join_cases import (
@@ -29,7 +29,7 @@ from .join_cases import (
     run,
 )
 
-pytestmark = pytest.mark.skipif(not available(), reason="joins are kernels of numba's")
+pytestmark = pytest.mark.skipif(not library.available(), reason="the CPU kernels are not compiled")
 
 RELU = """layer { name: "relu%(name)s" type: "ReLU" bottom: "sum%(name)s" top: "sum%(name)s"
   relu_param { %(param)s } }

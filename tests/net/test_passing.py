@@ -9,12 +9,12 @@ import pytest
 
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
-from pycaffe_fire.backend.compiled import available
+from pycaffe_fire.backend.cpu import library
 from pycaffe_fire.backend.onednn import OneDNNBackend
 
 from .join_cases import CONV, run
 
-pytestmark = pytest.mark.skipif(not available(), reason="these are kernels of numba's")
+pytestmark = pytest.mark.skipif(not library.available(), reason="the CPU kernels are not compiled")
 
 NORM = """layer { name: "norm_%(x)s" type: "BatchNorm" bottom: "%(x)s" top: "%(x)s" }
 layer { name: "scale_%(x)s" type: "Scale" bottom: "%(x)s" top: "%(x)s" scale_param { bias_term: true

@@ -9,7 +9,7 @@ import pytest
 
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
-from pycaffe_fire.backend.compiled import available
+from pycaffe_fire.backend.cpu import library
 from pycaffe_fire.backend.numpy import NumPyBackend
 from pycaffe_fire.backend.onednn import OneDNNBackend
 
@@ -30,7 +30,7 @@ from .join_cases import (
     run,
 )
 
-pytestmark = pytest.mark.skipif(not available(), reason="joins are kernels of numba's")
+pytestmark = pytest.mark.skipif(not library.available(), reason="the CPU kernels are not compiled")
 
 NORM = 'layer { name: "norm%(n)s" type: "BatchNorm" bottom: "%(blob)s" top: "%(blob)s" %(more)s }\n'
 SCALE = """layer { name: "scale%(n)s" type: "Scale" bottom: "%(blob)s" top: "%(blob)s" %(more)s
@@ -134,22 +134,21 @@ def test_another_size_in_the_middle_of_training() -> None:
         assert_same_after(batch, joined, plain)
 
 
-OTHERS = ("data", "wide", "narr")  # what the library computes, on so many threads
-
-
 @pytest.mark.parametrize("stride", [1, 2])
-def test_bits_do_not_depend_on_threads(stride: int) -> None:
+def test_bits_do_not_depend_on_threads(stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def one_thread(backend: OneDNNBackend) -> None:
+        backend.library.set_threads(1)
+
+    monkeypatch.setattr(OneDNNBackend, "use_threads", one_thread)
     text = block(batch=5, channels=40, size=(11, 10), stride=stride)
     param = schema.parse_text(text, schema.NetParameter())
     found = []
     for threads in (1, 2):
         caffe.set_random_seed(3)
-        net = caffe.Net(param, caffe.TRAIN, backend=OneDNNBackend(1))
-        net.backend.threads = threads
+        net = caffe.Net(param, caffe.TRAIN, backend=OneDNNBackend(threads))
         run(net)
         assert ran(net)
-        own = {name: v for name, v in everything(net).items() if name[:4] not in OTHERS}
-        found.append(own)
+        found.append(everything(net))
     for name, value in found[0].items():
         assert np.array_equal(value, found[1][name]), name
 

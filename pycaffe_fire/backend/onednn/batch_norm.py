@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..blob import Blob
-from ..compiled import available, use_threads
-from ..kernels import batch_norm as kernels
+from ..cpu import library as native
+from ..cpu.batch_norm import NormBackward, NormForward, SingleNorm, has_whole_blocks
 from ..plans import Norm, NormPlan, RunningMoments
 from ..tensor import NATIVE, Array
-from .grids import read, seen, written
+from .grids import grid_of, read, seen, written
 from .layouts import Descriptor, OneDNNTensor, Program
 from .library import (
     BACKWARD,
@@ -20,7 +20,6 @@ from .library import (
     NORM_SCALE,
     NORM_SHIFT,
 )
-from .norms import NOTHING, Norms, blocks_at_a_time, has_whole_blocks
 
 if TYPE_CHECKING:
     from . import OneDNNBackend
@@ -180,13 +179,14 @@ class NormInCache(BatchNorm):
 
     @staticmethod
     def suits(x: Blob) -> bool:
-        return available() and has_whole_blocks(x.value.layout)
+        return native.available() and has_whole_blocks(grid_of(x.value.layout))
 
     def _prepare(self, norm: Norm) -> None:
-        self._norms = Norms(self.backend, self._layout, self.x.shape[1], [norm])
+        grid = grid_of(self._layout)
+        self._norms = SingleNorm(self.backend, norm, self.x.shape[1], grid)
         self.mean, self.variance = self._norms[0].mean, self._norms[0].variance
-        self._blocks = blocks_at_a_time(self._layout, self.backend.threads)
-        self.backend.expect([kernels.forward], [kernels.backward])
+        self._forward_kernel = NormForward(**self._norms.fields)
+        self._backward_kernel = NormBackward(**self._norms.fields)
 
     @property
     def can_pass(self) -> bool:
@@ -226,16 +226,16 @@ class NormInCache(BatchNorm):
             super().restore()
 
     def _normalise(self, running: RunningMoments | None) -> None:
-        self._norms.take()
-        x = read(self._source)
-        use_threads(self.backend.threads)
-        kernels.forward(x, NOTHING, written(self.y.value), *self._norms.arrays, self._blocks)
-        self._norms.give([running])
+        kernel = self._forward_kernel
+        self._norms.before_forward()
+        kernel.x, kernel.y = read(self._source), written(self.y.value)
+        kernel.run()
+        self._norms.after_forward([running])
 
     def backward(self, data: bool, scale: bool, shift: bool) -> None:
-        dy = read(self.y.gradient)
-        dx = written(self.x.gradient) if data else NOTHING
-        self._norms.take_scales()
-        use_threads(self.backend.threads)
-        kernels.backward(seen(self._source), dy, dx, *self._norms.arrays, self._blocks)
-        self._norms.learn([(scale, shift)])
+        kernel = self._backward_kernel
+        kernel.x, kernel.dy = seen(self._source), read(self.y.gradient)
+        kernel.dx = written(self.x.gradient) if data else None
+        self._norms.before_backward()
+        kernel.run()
+        self._norms.after_backward([(scale, shift)])

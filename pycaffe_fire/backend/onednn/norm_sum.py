@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..blob import Blob
-from ..compiled import available, use_threads
-from ..kernels import batch_norm as kernels
+from ..cpu import library as native
+from ..cpu.batch_norm import NormForward, NormSumBackward, SingleNorm, has_whole_blocks
 from ..plans import Norm, NormSumPlan, RunningMoments
 from ..tensor import NATIVE, Array, Tensor
 from .add import Sum
-from .grids import read, seen, written
+from .grids import grid_of, read, seen, written
 from .layouts import OneDNNTensor, Program
-from .norms import NOTHING, Norms, blocks_at_a_time, has_whole_blocks
 
 if TYPE_CHECKING:
     from . import OneDNNBackend
@@ -26,7 +25,7 @@ class NormSum(NormSumPlan):
     def supports(x: Blob, addend: Blob, total: Blob) -> bool:
         layout = x.value.layout
         alike = addend.value.layout == layout and total.value.layout == layout
-        return available() and alike and 0 not in x.shape and has_whole_blocks(layout)
+        return native.available() and alike and has_whole_blocks(grid_of(layout))
 
     def __init__(
         self, backend: OneDNNBackend, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None,
@@ -36,9 +35,10 @@ class NormSum(NormSumPlan):
         self.backend, self.x, self.y = backend, x, y
         self.addend, self.total = addend, total
         norm = Norm(scale, shift, eps, global_stats, relu)
-        self._norms = Norms(backend, x.value.layout, x.shape[1], [norm])
+        self._norms = SingleNorm(backend, norm, x.shape[1], grid_of(x.value.layout))
         self.mean, self.variance = self._norms[0].mean, self._norms[0].variance
-        self._blocks = blocks_at_a_time(x.value.layout, backend.threads)
+        self._forward = NormForward(**self._norms.fields)
+        self._backward = NormSumBackward(**self._norms.fields)
         self._source: Tensor = x.value
         if y.value is x.value:
             self._source = OneDNNTensor(backend, x.shape)
@@ -46,16 +46,14 @@ class NormSum(NormSumPlan):
         self._parts = [blob.gradient for blob in readers]
         self._extra = Sum(backend, self._parts, total.gradient) if len(self._parts) > 2 else None
         self._copies: dict[int, Program] = {}
-        backend.expect([kernels.forward], [kernels.sum_backward])
 
     def forward(self, running: RunningMoments | None = None) -> None:
-        x, addend = self._take_input(), read(self.addend.value)
-        self._norms.take()
-        use_threads(self.backend.threads)
-        kernels.forward(
-            x, addend, written(self.total.value), *self._norms.arrays, self._blocks
-        )  # fmt: skip
-        self._norms.give([running])
+        kernel = self._forward
+        kernel.x, kernel.addend = self._take_input(), read(self.addend.value)
+        kernel.y = written(self.total.value)
+        self._norms.before_forward()
+        kernel.run()
+        self._norms.after_forward([running])
 
     def _take_input(self) -> Array:
         value = self.x.value
@@ -82,15 +80,15 @@ class NormSum(NormSumPlan):
         if self._extra is not None:
             self._extra()
         parts = self._parts if self._extra is None else [self.total.gradient]
-        one, *others = (read(part) for part in parts)
-        dx = written(self.x.gradient) if data else NOTHING
-        self._norms.take_scales()
-        use_threads(self.backend.threads)
-        kernels.sum_backward(
-            seen(self._source), read(self.total.value), one, others[0] if others else NOTHING,
-            written(self.total.gradient), dx, *self._norms.arrays, self._blocks,
-        )  # fmt: skip
-        self._norms.learn([(scale, shift)])
+        one, other = (*(read(part) for part in parts), None)[:2]
+        kernel = self._backward
+        kernel.x, kernel.y = seen(self._source), read(self.total.value)
+        kernel.one, kernel.other = one, other
+        kernel.g = written(self.total.gradient)
+        kernel.dx = written(self.x.gradient) if data else None
+        self._norms.before_backward()
+        kernel.run()
+        self._norms.after_backward([(scale, shift)])
         if addend:
             self._copy_gradient(self.addend.gradient)
         if keep and self.y.value is not self.x.value:

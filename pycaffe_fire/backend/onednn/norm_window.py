@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..blob import Blob
-from ..compiled import available, use_threads
-from ..kernels import depthwise as kernels
-from ..kernels.depthwise import TAPS
-from ..kernels.tiles import LANES
+from ..cpu import library as native
+from ..cpu.batch_norm import Norms, has_whole_blocks, takes_blocks_apart
+from ..cpu.depthwise import TAPS, WindowBackward, WindowForward
 from ..plans import Norm, NormWindowPlan, RunningMoments, Window
 from ..tensor import NATIVE, Array, Tensor
 from .grids import added_to, grid_of, read, seen, written
 from .layouts import Descriptor, OneDNNTensor
-from .norms import Norms, apart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,43 +28,46 @@ class NormWindow(NormWindowPlan):
     @staticmethod
     def supports(x: Blob, w: Blob, window: Window, z: Blob) -> bool:
         fits = window.kernel == (3, 3) and window.pad == window.dilation == (1, 1)
-        if not available() or not fits or window.stride not in ((1, 1), (2, 2)) or 0 in x.shape:
+        if not native.available() or not fits or window.stride not in ((1, 1), (2, 2)):
             return False
-        (_, outer, _, block), (_, *target) = grid_of(x.value.layout), grid_of(z.value.layout)
-        alike = (outer, block) == (target[0], target[2])
-        return alike and block % LANES == 0 and _lies_in_blocks(w.value.layout, block)
+        before, after = grid_of(x.value.layout), grid_of(z.value.layout)
+        if before[1::2] != after[1::2] or not has_whole_blocks(before):
+            return False
+        return _is_blocked(w.value.layout, before[3])
 
     def __init__(
         self, backend: OneDNNBackend, x: Blob, before: Norm, w: Blob, window: Window, z: Blob,
         after: Norm,
     ) -> None:  # fmt: skip
         self.backend, self.x, self.w, self.z = backend, x, w, z
-        num, outer, pixels, block = grid_of(x.value.layout)
-        channels = outer * block
-        self._norms = Norms(backend, x.value.layout, x.shape[1], (before, after))
+        grid = grid_of(x.value.layout)
+        samples, blocks, _, block = grid
+        self._norms = Norms(backend, (before, after), x.shape[1], grid, samples)
         self.moments = (self._norms[0], self._norms[1])
-        self._dw = np.empty(channels * TAPS, np.float32)
-        self._drafts = np.empty(num * channels * TAPS, np.float32)
-        height, columns = x.shape[2:]
-        alone = apart(x.value.layout, backend.threads)
-        self._geometry = (height, columns, window.stride[0], alone)
+        self._dw = np.empty(blocks * TAPS * block, np.float32)
+        fields = {
+            **self._norms.fields, "together": 0 if takes_blocks_apart(grid, backend.threads) else 1,
+            "samples": samples, "height": x.shape[2], "width": x.shape[3],
+            "stride": window.stride[0],
+        }  # fmt: skip
+        self._forward = WindowForward(**fields)
+        partial = np.empty(samples * self._dw.size, np.float32)
+        self._backward = WindowBackward(**fields, dw=self._dw, partial_dw=partial)
         self._source, self._inner = (OneDNNTensor(backend, blob.shape) for blob in (x, z))
         self._source.lay_out(x.value.layout)
         self._inner.lay_out(z.value.layout)
-        backend.expect([kernels.forward], [kernels.backward])
 
     def forward(self, running: Sequence[RunningMoments | None]) -> None:
         value = self.x.value
         value.sync()
         self._source.bind(value.buffer)
         self._source.fresh = NATIVE
-        self._norms.take()
-        use_threads(self.backend.threads)
-        kernels.forward(
-            seen(self._source), self._weights(), written(self._inner), written(self.z.value),
-            *(*self._norms.arrays, *self._geometry),
-        )  # fmt: skip
-        self._norms.give(running)
+        kernel = self._forward
+        kernel.x, kernel.w = seen(self._source), self._weights()
+        kernel.z, kernel.y = written(self._inner), written(self.z.value)
+        self._norms.before_forward()
+        kernel.run()
+        self._norms.after_forward(running)
 
     def _weights(self) -> Array:
         self.w.value.sync()
@@ -82,23 +83,23 @@ class NormWindow(NormWindowPlan):
         self.x.value.fresh = NATIVE
 
     def backward(self, learns: Sequence[Sequence[bool]], weights: bool, keep: bool) -> None:
-        gradient = self.z.gradient
-        dy = read(gradient)
-        self._norms.take_scales()
-        use_threads(self.backend.threads)
-        kernels.backward(
-            seen(self._source), self._weights(), seen(self._inner), dy, written(self.x.gradient),
-            self._dw, self._drafts, *(*self._norms.arrays, *self._geometry), keep,
-        )  # fmt: skip
+        gradient, kernel = self.z.gradient, self._backward
+        kernel.x, kernel.w = seen(self._source), self._weights()
+        kernel.z, kernel.dy = seen(self._inner), read(gradient)
+        kernel.dx = written(self.x.gradient)
+        if kernel.keep != keep:
+            kernel.keep = keep
+        self._norms.before_backward()
+        kernel.run()
         if keep:
             gradient.fresh = NATIVE
-        self._norms.learn(learns)
+        self._norms.after_backward(learns)
         if weights:
             added_to(self.w.gradient)[...] += self._dw
 
 
-def _lies_in_blocks(layout: Any, block: int) -> bool:
-    """Do weights lie as [channels / block] [taps] [block]?"""
+def _is_blocked(layout: Any, block: int) -> bool:
+    """Return True if weights are stored as [channels / block] [taps] [block]."""
     if not isinstance(layout, Descriptor) or layout.is_plain:
         return False
     facts = layout.library.describe(layout.handle)
