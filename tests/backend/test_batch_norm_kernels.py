@@ -119,9 +119,9 @@ GRIDS: dict[str, Grid] = {
 }
 
 
-@pytest.fixture(params=GRIDS.values(), ids=GRIDS.keys())
+@pytest.fixture(params=list(GRIDS))
 def grid(request: pytest.FixtureRequest) -> Grid:
-    return request.param  # type: ignore[no-any-return]
+    return GRIDS[request.param]
 
 
 @pytest.mark.parametrize("together", [0, 1, 2])

@@ -20,9 +20,7 @@ from pycaffe_fire.backend import compiled, cpu_backend, kernel_workers
 from pycaffe_fire.backend.kernel_cache import held
 from pycaffe_fire.backend.kernel_ops import KernelBackend
 from pycaffe_fire.backend.kernels import (
-    batch_norm,
     channelwise,
-    depthwise,
     dropout,
     joined,
     lrn,
@@ -38,7 +36,7 @@ needs_worker = pytest.mark.skipif(
     reason="there is no numba, or no core to spare",
 )
 MODULES = (
-    batch_norm, channelwise, depthwise, dropout, joined, lrn, pooling,
+    channelwise, dropout, joined, lrn, pooling,
     rows, softmax,
 )  # fmt: skip
 KERNELS = {
