@@ -13,14 +13,14 @@ import numpy as np
 
 from ..blob import Blob
 from ..compiled import use_threads
-from ..kernel_ops import KernelBackend
+from ..cpu.backend import CpuBackend
 from ..numpy.batch_norm import BatchNorm
 from ..numpy.weighted_sum import WeightedSum
 from ..plans import JoinPlan, NormPlan, Plan, PoolingPlan, WeightedPlan, Window
 from ..tensor import Array, ChannelsLast, Tensor
 from .batch_norm import RowsBatchNorm, VectorBatchNorm
 from .convolution import Convolution, Depthwise, Patches, Pointwise
-from .elementwise import LRN, Concat, ReLU, RowsWeightedSum, Sum
+from .elementwise import Concat, ReLU, RowsWeightedSum, Sum
 from .inner_product import InnerProduct
 from .layouts import rows_of, turn, turned
 from .pooling import AveragePooling, MaxPooling
@@ -28,7 +28,7 @@ from .products import single_threaded_products
 from .winograd import Winograd
 
 
-class BlasBackend(KernelBackend):
+class BlasBackend(CpuBackend):
     """Images are channels last from the first convolution on; what is not here is NumPy's."""
 
     name = "blas"
@@ -126,13 +126,6 @@ class BlasBackend(KernelBackend):
             return super().pooling(x, y, method, window, mask)
         return MaxPooling(self, x, y, window)
 
-    def lrn(
-        self, x: Blob, y: Blob, size: int, alpha: float, beta: float, k: float, across: bool
-    ) -> Plan:
-        if across and _is_last(x):
-            return LRN(self, x, y, size, alpha, beta, k)
-        return super().lrn(x, y, size, alpha, beta, k, across)
-
     def relu(self, x: Blob, y: Blob, slope: float) -> Plan:
         if slope < 0 or 0 in x.shape:
             return super().relu(x, y, slope)
@@ -142,7 +135,7 @@ class BlasBackend(KernelBackend):
         self, x: Blob, y: Blob, scale: Blob | None, shift: Blob | None, eps: float,
         global_stats: bool, relu: bool,
     ) -> NormPlan:  # fmt: skip
-        kind: type[BatchNorm] = BatchNorm
+        kind: type[BatchNorm] | type[VectorBatchNorm] = BatchNorm
         if _is_last(x):
             kind = VectorBatchNorm if VectorBatchNorm.suits(x) else RowsBatchNorm
         return kind(self, x, y, scale, shift, eps, global_stats, relu)
