@@ -58,7 +58,7 @@ def apply_resize(
 ) -> Pixels:
     """`image` at the size (height, width) that the parameter, or `size`, asks for."""
     height, width = size or (param.height, param.width)
-    check_pixels(height, width, "resize_param: an image")
+    check_pixels(height, width, "resize_param: a resized image")
     method = resize.LINEAR
     if param.interp_mode:
         method = _METHODS[param.interp_mode[dice.below(len(param.interp_mode))]]

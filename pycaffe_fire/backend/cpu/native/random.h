@@ -42,7 +42,8 @@ INLINE philox_lanes philox_product(philox_lanes a, uint32_t m) {
 }
 
 /* Write the words of blocks first_block, first_block + 1, ...: 4 * blocks words. */
-static inline void philox_words(struct draw d, uint64_t first_block, int64_t blocks, uint32_t *words) {
+static inline void philox_words(
+    struct draw d, uint64_t first_block, int64_t blocks, uint32_t *words) {
     const uint64_t high = (d.sample >> 32 & 0xFFFF) | (d.step >> 32 & 0xFFFF) << 16;
     uint64_t k0[PHILOX_ROUNDS], k1[PHILOX_ROUNDS];
     for (uint32_t i = 0; i < PHILOX_ROUNDS; i++) {
@@ -51,14 +52,15 @@ static inline void philox_words(struct draw d, uint64_t first_block, int64_t blo
     }
     philox_lanes zero = {0}, numbers;
     for (int i = 0; i < PHILOX_LANES; i++) numbers[i] = (uint64_t)i;
-    uint64_t first[PHILOX_TILE], second[PHILOX_TILE]; /* words 0 and 1, and words 2 and 3, of blocks */
+    uint64_t first[PHILOX_TILE], second[PHILOX_TILE]; /* words 0 and 1, words 2 and 3 of blocks */
     for (int64_t done = 0; done < blocks; done += PHILOX_TILE) {
         int64_t tile = least(PHILOX_TILE, blocks - done);
         for (int64_t i = 0; i < tile; i += PHILOX_LANES) {
             philox_lanes c0 = numbers + (first_block + (uint64_t)(done + i));
             philox_lanes c1 = zero + d.sample, c2 = zero + d.step, c3 = zero + high;
             for (int round = 0; round < PHILOX_ROUNDS; round++) {
-                philox_lanes p0 = philox_product(c0, 0xD2511F53), p1 = philox_product(c2, 0xCD9E8D57);
+                philox_lanes p0 = philox_product(c0, 0xD2511F53);
+                philox_lanes p1 = philox_product(c2, 0xCD9E8D57);
                 c0 = p1 >> 32 ^ c1 ^ k0[round];
                 c1 = p1;
                 c2 = p0 >> 32 ^ c3 ^ k1[round];

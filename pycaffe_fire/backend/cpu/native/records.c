@@ -10,9 +10,9 @@ struct span {
     int64_t address, size; /* of a record, in bytes */
 };
 
-/* PIXELS: bytes of exactly the shape. JPEG: one in color, up to its first scan. SEQUENTIAL_JPEG: one
- * with a single scan up to its end marker. libjpeg refuses such a file for its header or not at all,
- * so its rows may be decoded from the top as far as they are needed. */
+/* PIXELS: bytes of exactly the shape. JPEG: one in color, up to its first scan. SEQUENTIAL_JPEG:
+ * one with a single scan up to its end marker. libjpeg refuses such a file for its header or not at
+ * all, so its rows may be decoded from the top as far as they are needed. */
 enum kind { OTHER, PIXELS, JPEG, SEQUENTIAL_JPEG };
 
 /* What a record holds; a record of kind OTHER has only its kind here. */

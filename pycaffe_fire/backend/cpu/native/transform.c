@@ -140,7 +140,8 @@ struct resize {
 enum { MOST_TAPS = 8 };
 
 /* A row at its new width. */
-INLINE void weigh_columns(const struct resize *a, const uint8_t *pixels, int32_t *restrict line, const int taps) {
+INLINE void weigh_columns(
+    const struct resize *a, const uint8_t *pixels, int32_t *restrict line, const int taps) {
     const int64_t *columns = a->columns, width = a->width, step = a->column_stride;
     const int32_t *across = a->across;
     for (int64_t x = 0; x < width; x++, columns += taps, across += taps) {
@@ -151,7 +152,9 @@ INLINE void weigh_columns(const struct resize *a, const uint8_t *pixels, int32_t
 }
 
 /* A new row from the rows around it. */
-INLINE void weigh_rows(int32_t *const *lines, const int32_t *down, int64_t width, uint8_t *restrict out, const int taps) {
+INLINE void weigh_rows(
+    int32_t *const *lines, const int32_t *down, int64_t width, uint8_t *restrict out,
+    const int taps) {
     const int32_t *first = lines[0], *second = lines[1], b0 = down[0], b1 = down[1];
     for (int64_t x = 0; x < width; x++) {
         int32_t sum;
