@@ -19,8 +19,9 @@ LIBGOMP = "libgomp.so.1"
 SPIN_COUNT, WAIT_POLICY = "GOMP_SPINCOUNT", "OMP_WAIT_POLICY"
 # How often a waiting thread looks for work before it sleeps. libgomp's own 300,000 is right only
 # where every thread has a core to itself: on a busy machine the waiting threads keep the cores from
-# the threads that they wait for. Chosen by tools/bench/spin.py.
-SPINS = 30_000
+# the threads that they wait for. Chosen with tools/bench/spin.py: 3,000 already costs time on a
+# quiet machine, and 10,000 costs more on a busy one.
+SPINS = 5_000
 
 
 @contextmanager
