@@ -158,9 +158,6 @@ class Backend(ABC):
     def expect_backward(self) -> None:  # noqa: B027
         """The plans made so far will run backward: begin with what that takes long to prepare."""
 
-    def expect_softmax(self, shape: tuple[int, ...], axis: int) -> None:  # noqa: B027
-        """`softmax` will be called for arrays of this shape."""
-
     # Ops. Each lays out its output blob as it likes best and returns a plan.
 
     def engine(self, name: str) -> AbstractContextManager[None]:

@@ -22,18 +22,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .compiled import part
 from .cpu import library
 from .cpu.random import RandomNormal, RandomUniform, RandomWords
-from .expressions import for_each
-from .instructions import at
 
 _M0, _M1 = 0xD2511F53, 0xCD9E8D57
 _W0, _W1 = 0x9E3779B9, 0xBB67AE85
 _LOW = 0xFFFFFFFF
 _TO_UNIT = np.float32(2.0**-24)
 _TURN = 2.0 * np.pi * 2.0**-32
-TILE = 64  # blocks that kernels compute at once: a loop over them vectorises
 
 
 def key(seed: int, purpose: str) -> int:
@@ -131,22 +127,3 @@ def normal(key: int, step: int, sample: int, n: int, threads: int = 1) -> NDArra
 def randint(key: int, step: int, sample: int, high: int) -> int:
     """An integer in [0, high), high <= 2**32 (scaled, so the bias is below high / 2**32)."""
     return int(bits(key, step, sample, 1)[0]) * high >> 32
-
-
-def _block_of_tile(i: Any, key: Any, step: Any, sample: Any, first_block: Any) -> tuple[Any, Any]:
-    a, b = philox(key, step, sample, first_block + i.view(np.uint64))
-    return a, b
-
-
-_blocks_of_tile = for_each(_block_of_tile, step=2)
-
-
-@part
-def philox_tile(
-    key: Any, step: Any, sample: Any, first_block: Any, blocks: int, pairs: Any
-) -> None:
-    """Consecutive blocks, from `first_block` on; seen as uint32, `pairs` are their words in order.
-
-    A function of its own, because this loop must vectorise and then is seven times as fast.
-    """
-    _blocks_of_tile(blocks, (), (pairs, at(pairs, 1)), (key, step, sample, first_block))

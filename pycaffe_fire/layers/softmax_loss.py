@@ -53,8 +53,6 @@ class SoftmaxWithLoss(Loss):
         if len(top) > 1:
             top[1].reshape_like(bottom[0])
         self._plan = self.fast_op(bottom, top)
-        if self._plan is None:
-            self.backend.expect_softmax(bottom[0].shape, self._axis)
 
     def fast_op(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> LossPlan | None:
         """One op of the backend's for all of it, where there is one."""

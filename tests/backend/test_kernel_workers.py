@@ -17,17 +17,9 @@ import pytest
 
 from pycaffe_fire import schema
 from pycaffe_fire.backend import compiled, cpu_backend, kernel_workers
+from pycaffe_fire.backend.cpu.backend import CpuBackend
 from pycaffe_fire.backend.kernel_cache import held
-from pycaffe_fire.backend.kernel_ops import KernelBackend
-from pycaffe_fire.backend.kernels import (
-    channelwise,
-    dropout,
-    joined,
-    lrn,
-    pooling,
-    rows,
-    softmax,
-)
+from pycaffe_fire.backend.kernels import joined, pooling, rows
 from pycaffe_fire.solver import Solver, SolverOptions
 
 needs_numba = pytest.mark.skipif(not compiled.available(), reason="there is no numba")
@@ -35,10 +27,7 @@ needs_worker = pytest.mark.skipif(
     not compiled.available() or not kernel_workers.spare_cores(),
     reason="there is no numba, or no core to spare",
 )
-MODULES = (
-    channelwise, dropout, joined, lrn, pooling,
-    rows, softmax,
-)  # fmt: skip
+MODULES = joined, pooling, rows
 KERNELS = {
     kernel.place: kernel
     for module in MODULES
@@ -182,7 +171,7 @@ def test_kernels_of_gradients_are_expected_once_a_net_trains(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of plans that were made before, and of plans that its first pass makes."""
-    backend = KernelBackend()
+    backend = CpuBackend()
     asked = kernel_workers.Workers()
     monkeypatch.setattr(compiled, "workers", asked)
     forward, early, late = (compiled.Kernel(triple, "f4[::1]") for _ in range(3))
@@ -253,8 +242,7 @@ layer { name: "ip" type: "InnerProduct" bottom: "pool" top: "ip"
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
 """
 MET = (
-    lrn.across, dropout.apply, pooling.max_backward,
-    softmax.rows, pooling.maxima,
+    pooling.max_backward, pooling.maxima,
 )  # fmt: skip
 
 

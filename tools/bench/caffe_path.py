@@ -22,8 +22,8 @@ from timing import BenchError
 from pycaffe_fire.backend.base import Backend
 from pycaffe_fire.backend.blob import Blob
 from pycaffe_fire.backend.compiled import jit
-from pycaffe_fire.backend.kernel_ops import KernelBackend
-from pycaffe_fire.backend.kernels.rows import relu_backward
+from pycaffe_fire.backend.cpu.backend import CpuBackend
+from pycaffe_fire.backend.cpu.rows import ReLUBackward
 from pycaffe_fire.backend.numpy.activation import rectify
 from pycaffe_fire.backend.plans import Plan, PoolingPlan, WeightedPlan, Window
 from pycaffe_fire.backend.tensor import Array
@@ -263,16 +263,18 @@ def _planes(values: Array) -> Array:
 class ReLU(Plan):
     def __init__(self, x: Blob, y: Blob, slope: float) -> None:
         self.x, self.y, self._slope = x, y, slope
+        self._backward = ReLUBackward(threads=1, count=y.count, slope=slope)
 
     def forward(self) -> None:
         rectify(np, self.x.data, self._slope, out=self.y.data)
 
     def backward(self) -> None:
-        y, dy, dx = (values.reshape(-1) for values in (self.y.data, self.y.diff, self.x.diff))
-        relu_backward(y, dy, dx, np.float32(self._slope))
+        kernel = self._backward
+        kernel.y, kernel.dy, kernel.dx = self.y.data, self.y.diff, self.x.diff
+        kernel.run()
 
 
-class CaffeBackend(KernelBackend):
+class CaffeBackend(CpuBackend):
     """One thread but for OpenBLAS; what is not here is NumPy's, or a kernel on one thread."""
 
     name = "caffe"

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..blob import Blob
+from ..cpu.rows import AddBias, Col2im, Im2col
 from ..cpu.update import add_into
-from ..kernels import rows as kernels
 from ..numpy.shifts import shifts
 from ..plans import WeightedPlan, Window
 from ..tensor import Array, ChannelsLast
 from .layouts import images, read, some, writing
+from .products import PerThread
 
 if TYPE_CHECKING:
     from . import BlasBackend
@@ -54,6 +55,7 @@ class Convolution(WeightedPlan):
         self.units = x.shape[0]  # forward can be cut into so many parts
         self.summands = w.count  # numbers that hold the gradient of the weights of a part
         self._no_bias = np.zeros(y.shape[1], np.float32)
+        self._add_bias = PerThread(lambda: AddBias(channels=y.shape[1]))
         y.lay_out(ChannelsLast(y.shape))
 
     def forward(self, activate: bool = True) -> None:
@@ -95,6 +97,13 @@ class Convolution(WeightedPlan):
             self.add_weights(sums)
         if bias and self.b is not None:
             self.b.diff[...] += slopes.sum(axis=0).reshape(self.b.shape)
+
+    def finish(self, y: Array, bias: Array, slope: np.float32) -> None:
+        """y += bias for some rows, then a ReLU with this slope (1: none)."""
+        kernel = self._add_bias.own
+        kernel.threads, kernel.rows = self.backend.part_threads, len(y)
+        kernel.y, kernel.bias, kernel.slope = y, bias, float(slope)
+        kernel.run()
 
     @abstractmethod
     def matrices(self, weights: Array) -> Any:
@@ -142,7 +151,7 @@ class Pointwise(Convolution):
         for start in range(first, stop, step):
             rows = slice(start, min(start + step, stop))
             np.matmul(x[rows], w.T, out=y[rows])
-            kernels.finish(y[rows], bias, slope)
+            self.finish(y[rows], bias, slope)
 
     def back(self, part: Part) -> None:
         _sum_rows(part.dy, part.bias)
@@ -158,6 +167,12 @@ class Patches(Convolution):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.units = self.x.shape[0] * self.y.shape[2]
+        fields = {
+            **Im2col.sizes(self.x.shape[2:], self.y.shape[2:], self.window),
+            "channels": self.x.shape[1], "count": self.w.shape[1],
+        }  # fmt: skip
+        self._im2col = PerThread(lambda: Im2col(**fields))
+        self._col2im = PerThread(lambda: Col2im(**fields))
 
     def matrices(self, weights: Array) -> Array:
         """(groups, O/groups, cells * I/groups)"""
@@ -171,7 +186,7 @@ class Patches(Convolution):
         for rows, group, patches in self._gathered(x, first, stop):
             np.matmul(patches, w[group].T, out=y[rows, self._outputs(group)])
             if group == self.groups - 1:
-                kernels.finish(y[rows], bias, slope)
+                self.finish(y[rows], bias, slope)
 
     def back(self, part: Part) -> None:
         _sum_rows(part.dy, part.bias)
@@ -181,10 +196,7 @@ class Patches(Convolution):
                 for group in range(self.groups):
                     patches = self._patches(rows)
                     np.matmul(part.dy[rows, self._outputs(group)], part.w[group], out=patches)
-                    image = start // self.sizes[2]
-                    kernels.scatter(
-                        patches, part.dx, image, self.sizes, self._window, self._inputs(group)
-                    )
+                    self._scatter(patches, part.dx, start // self.sizes[2], group)
         if part.x is not None:
             shape = self.groups, outputs // self.groups, prod(kernel) * inputs
             total = part.weights.reshape(shape)
@@ -208,19 +220,9 @@ class Patches(Convolution):
 
         self.backend.share(outputs, run)
 
-    @property
-    def _window(self) -> tuple[tuple[int, ...], ...]:
-        win = self.window
-        return win.kernel, win.stride, win.pad, win.dilation
-
     def _outputs(self, group: int) -> slice:
         size = self.y.shape[1] // self.groups
         return slice(group * size, (group + 1) * size)
-
-    def _inputs(self, group: int) -> tuple[int, int]:
-        """The first channel of a group, and how many it has."""
-        size = self.w.shape[1]
-        return group * size, size
 
     def _chunks(self, first: int, stop: int, whole: bool = False) -> Iterator[tuple[int, slice]]:
         """Rows of windows, or whole images, in chunks: where each begins, and its rows of y."""
@@ -241,8 +243,20 @@ class Patches(Convolution):
         for start, rows in self._chunks(first, stop):
             for group in range(self.groups):
                 patches = self._patches(rows)
-                kernels.gather(x, patches, start, self.sizes, self._window, self._inputs(group))
+                kernel = self._im2col.own
+                kernel.threads, kernel.start = self.backend.part_threads, group * kernel.count
+                kernel.x, kernel.patches = x, patches
+                kernel.first, kernel.rows = start, len(patches) // self.sizes[3]
+                kernel.run()
                 yield rows, group, patches
+
+    def _scatter(self, patches: Array, dx: Array, image: int, group: int) -> None:
+        """Write a group's channels of some images, from this one on, as sums of patches."""
+        kernel = self._col2im.own
+        kernel.threads, kernel.start = self.backend.part_threads, group * kernel.count
+        kernel.patches, kernel.dx = patches, dx
+        kernel.first, kernel.images = image, len(patches) // prod(self.sizes[2:])
+        kernel.run()
 
 
 class Depthwise(Convolution):
@@ -261,7 +275,7 @@ class Depthwise(Convolution):
             out[...] = 0
             for cell, (outputs, inputs) in zip(w, self._shifts(), strict=True):
                 out[outputs] += image[inputs] * cell
-            kernels.finish(rows, bias, slope)
+            self.finish(rows, bias, slope)
 
     def back(self, part: Part) -> None:
         _sum_rows(part.dy, part.bias)

@@ -1,16 +1,16 @@
-"""Ops that take elements or channels one by one, channels last: ReLU, LRN, joins and sums."""
+"""Ops that take elements one by one, channels last: ReLU, joins and sums."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..blob import Blob
-from ..cpu.update import add_into
-from ..kernels import rows as kernels
+from ..cpu.grid import run_on
+from ..cpu.rows import CopyColumns, ReLUBackward
+from ..cpu.rows import WeightedSum as SumKernel
 from ..numpy.add import Sum as PlainSum
 from ..numpy.weighted_sum import WeightedSum
 from ..plans import JoinPlan, Plan
@@ -20,113 +20,59 @@ from .layouts import read, writing
 if TYPE_CHECKING:
     from . import BlasBackend
 
-BLOCK = 1 << 16  # elements of a sum that stay in a cache while its parts are added
-
-
-def _flat(tensor: Tensor, written: bool = False) -> Array:
-    """A tensor's own storage."""
-    if written:
-        tensor.allocate()
-    else:
-        tensor.sync()
-    assert tensor.buffer is not None
-    return tensor.buffer[: tensor.layout.elements]
-
 
 class ReLU(Plan):
     """Right in place too: for slope >= 0 the output has the input's sign."""
 
     def __init__(self, backend: BlasBackend, x: Blob, y: Blob, slope: float) -> None:
-        self.backend, self.x, self.y, self._slope = backend, x, y, np.float32(slope)
+        self.x, self.y = x, y
         y.lay_out(x.value.layout)
-        backend.expect([kernels.relu_backward])
+        fields = {"threads": backend.threads, "count": x.value.layout.elements, "slope": slope}
+        self._forward, self._backward = ReLUBackward(**fields), ReLUBackward(**fields)
 
     def forward(self) -> None:
-        x, y = _flat(self.x.value), _flat(self.y.value, written=True)
-        self._run(x, x, y)
-        self.y.value.fresh = NATIVE
+        run_on(self._forward, {"y": self.x.value, "dy": self.x.value}, {"dx": self.y.value})
 
     def backward(self) -> None:
-        y, dy = _flat(self.y.value), _flat(self.y.gradient)
-        dx = _flat(self.x.gradient, written=True)
-        self._run(y, dy, dx)
-        self.x.gradient.fresh = NATIVE
-
-    def _run(self, sign: Array, source: Array, target: Array) -> None:
-        def run(first: int, stop: int) -> None:
-            part = slice(first, stop)
-            kernels.relu_backward(sign[part], source[part], target[part], self._slope)
-
-        self.backend.share(sign.size, run)
-
-
-class LRN(Plan):
-    """Across channels: y = x * (k + alpha/size * sum of squares of the region)^-beta."""
-
-    def __init__(
-        self, backend: BlasBackend, x: Blob, y: Blob, size: int, alpha: float, beta: float, k: float
-    ) -> None:
-        self.backend, self.x, self.y = backend, x, y
-        self._half = (size - 1) // 2
-        self._numbers = np.float32(alpha / size), np.float32(-beta), np.float32(k)
-        y.lay_out(ChannelsLast(y.shape))
-        backend.expect([kernels.lrn_forward], [kernels.lrn_backward])
-
-    def forward(self) -> None:
-        x = read(self.x.value)
-        with writing(self.y.value) as y:
-
-            def run(first: int, stop: int) -> None:
-                part = slice(first, stop)
-                kernels.lrn_forward(x[part], y[part], self._half, self._numbers)
-
-            self.backend.share(len(x), run)
-
-    def backward(self) -> None:
-        x, dy = read(self.x.value), read(self.y.gradient)
-        with writing(self.x.gradient) as dx:
-
-            def run(first: int, stop: int) -> None:
-                part = slice(first, stop)
-                kernels.lrn_backward(x[part], dy[part], dx[part], self._half, self._numbers)
-
-            self.backend.share(len(x), run)
+        read = {"y": self.y.value, "dy": self.y.gradient}
+        run_on(self._backward, read, {"dx": self.x.gradient})
 
 
 class Concat(JoinPlan):
     """Along channels: columns of y are copies of the inputs."""
 
     def __init__(self, backend: BlasBackend, xs: Sequence[Blob], y: Blob) -> None:
-        self.backend, self.xs, self.y = backend, list(xs), y
+        self.xs, self.y = list(xs), y
         y.lay_out(ChannelsLast(y.shape))
+        rows, columns = y.count // y.shape[1], y.shape[1]
+        self._forward, self._backward, start = [], [], 0
+        for x in self.xs:
+            fields = {"threads": backend.threads, "rows": rows, "count": x.shape[1]}
+            self._forward.append(
+                CopyColumns(
+                    **fields, source_columns=x.shape[1], target_columns=columns, to=start
+                )
+            )  # fmt: skip
+            self._backward.append(
+                CopyColumns(
+                    **fields, source_columns=columns, target_columns=x.shape[1], start=start
+                )
+            )  # fmt: skip
+            start += x.shape[1]
 
     def forward(self, activate: bool = True) -> None:
-        xs = [read(x.value) for x in self.xs]
         with writing(self.y.value) as y:
-
-            def run(first: int, stop: int) -> None:
-                start = 0
-                for x in xs:
-                    kernels.copy_columns(x[first:stop], 0, y[first:stop], start, x.shape[1])
-                    start += x.shape[1]
-
-            self.backend.share(len(y), run)
+            for x, kernel in zip(self.xs, self._forward, strict=True):
+                kernel.source, kernel.target = read(x.value), y
+                kernel.run()
 
     def backward(self, wanted: Sequence[bool]) -> None:
-        dy, start = read(self.y.gradient), 0
-        with ExitStack() as stack:
-            targets = []
-            for x, is_wanted in zip(self.xs, wanted, strict=True):
-                if is_wanted:
-                    targets.append((start, stack.enter_context(writing(x.gradient))))
-                start += x.shape[1]
-
-            def run(first: int, stop: int) -> None:
-                for column, dx in targets:
-                    count = dx.shape[1]
-                    kernels.copy_columns(dy[first:stop], column, dx[first:stop], 0, count)
-
-            self.backend.share(len(dy), run)
+        dy = read(self.y.gradient)
+        for x, kernel, is_wanted in zip(self.xs, self._backward, wanted, strict=True):
+            if is_wanted:
+                with writing(x.gradient) as dx:
+                    kernel.source, kernel.target = dy, dx
+                    kernel.run()
 
 
 class Rows:
@@ -146,75 +92,59 @@ class Rows:
 
 
 class RowsWeightedSum(Rows, WeightedSum):
-    """Elements are alike wherever they lie: threads take runs of them."""
+    """Elements are alike wherever they are stored."""
 
     def __init__(
         self, backend: BlasBackend, xs: Sequence[Blob], y: Blob, coefficients: Sequence[float],
         relu: float | None,
     ) -> None:  # fmt: skip
         super().__init__(backend, xs, y, coefficients, relu)
-        self.backend = backend
+        factors = np.array(coefficients, np.float32)
+        fields = {"threads": backend.threads, "count": y.count}
+        self._sum = SumKernel(**fields, coefficients=factors, inputs=len(xs))
+        self._scales = [
+            SumKernel(**fields, coefficients=factors[i : i + 1], inputs=1, slope=1)
+            for i in range(len(xs))
+        ]
 
     def forward(self, activate: bool = True) -> None:
-        xs = [read(x.value).reshape(-1) for x in self.xs]
-        slope = np.float32(1 if self.relu is None or not activate else self.relu)
+        kernel = self._sum
+        kernel.xs = [read(x.value) for x in self.xs]
+        kernel.slope = 1 if self.relu is None or not activate else self.relu
         with writing(self.y.value) as rows:
-            y = rows.reshape(-1)
-
-            def run(first: int, stop: int) -> None:
-                for start in range(first, stop, BLOCK):
-                    part = slice(start, min(start + BLOCK, stop))
-                    total = self.backend.scratch(part.stop - start)
-                    np.multiply(xs[0][part], np.float32(self.coefficients[0]), out=total)
-                    for x, coefficient in zip(xs[1:], self.coefficients[1:], strict=True):
-                        add_into(total, _times(x[part], coefficient))
-                    kernels.relu_backward(total, total, y[part], slope)
-
-            self.backend.share(y.size, run)
+            kernel.y = rows
+            kernel.run()
 
     def backward(self, wanted: Sequence[bool]) -> None:
-        dy = read(self.y.gradient).reshape(-1)
+        dy = read(self.y.gradient)
         for i in reversed(range(len(self.xs))):  # in place, the first gradient is dy itself
             if wanted[i]:
+                kernel = self._scales[i]
                 with writing(self.xs[i].gradient) as dx:
-                    self._scale(dy, self.coefficients[i], dx.reshape(-1))
-
-    def _scale(self, dy: Array, coefficient: float, dx: Array) -> None:
-        def run(first: int, stop: int) -> None:
-            np.multiply(dy[first:stop], np.float32(coefficient), out=dx[first:stop])
-
-        self.backend.share(dx.size, run)
-
-
-def _times(values: Array, factor: float) -> Array:
-    return values if factor == 1 else values * np.float32(factor)
+                    kernel.xs, kernel.y = [dy], dx
+                    kernel.run()
 
 
 class Sum:
     """total = sum of parts; total may be one of them and then goes first."""
 
     def __init__(self, backend: BlasBackend, parts: Sequence[Tensor], total: Tensor) -> None:
-        self.backend, self.total = backend, total
-        self.parts = sorted(parts, key=lambda part: part is not total)
+        self.total, self.parts = total, sorted(parts, key=lambda part: part is not total)
         self._plain = PlainSum(backend, parts, total)
+        self._kernel = SumKernel(
+            threads=backend.threads, coefficients=np.ones(len(parts), np.float32),
+            inputs=len(parts), slope=1,
+        )  # fmt: skip
 
     def __call__(self) -> None:
-        total = self.total
+        total, kernel = self.total, self._kernel
         if any(part.layout != total.layout for part in self.parts) or total.layout.is_plain:
             return self._plain()
-        first, *others = self.parts
-        source = _flat(first)
-        out = source if first is total else _flat(total, written=True)
-        self._add(source, [*map(_flat, others)], out)
+        for part in self.parts:
+            part.sync()
+        total.allocate()
+        kernel.xs, kernel.y = [part.buffer for part in self.parts], total.buffer
+        kernel.count = total.layout.elements
+        kernel.run()
         total.fresh = NATIVE
-
-    def _add(self, source: Array, others: list[Array], out: Array) -> None:
-        def run(first: int, stop: int) -> None:
-            for start in range(first, stop, BLOCK):
-                part = slice(start, min(start + BLOCK, stop))
-                if out is not source:
-                    out[part] = source[part]
-                for other in others:
-                    add_into(out[part], other[part])
-
-        self.backend.share(out.size, run)
+        return None

@@ -46,7 +46,7 @@ class LRN(Plan):
 
     @staticmethod
     def supports(x: Blob) -> bool:
-        return library.available() and x.value.layout.grid is not None
+        return library.available() and x.value.layout.grid is not None and 0 not in x.shape
 
     def __init__(
         self, backend: CpuBackend, x: Blob, y: Blob, size: int, alpha: float, beta: float,

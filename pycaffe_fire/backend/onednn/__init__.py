@@ -12,7 +12,7 @@ import numpy as np
 
 from ..blob import Blob
 from ..compiled import available
-from ..kernel_ops import KernelBackend
+from ..cpu.backend import CpuBackend
 from ..plans import (
     JoinPlan,
     Norm,
@@ -55,7 +55,7 @@ def library() -> Library:
     return Library()
 
 
-class OneDNNBackend(KernelBackend):
+class OneDNNBackend(CpuBackend):
     """Plans are oneDNN primitives; what it lacks is inherited or compiled."""
 
     name = "onednn"
