@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..blob import Blob
-from ..compiled import available
+from ..cpu import library as native
 from ..cpu.backend import CpuBackend
 from ..plans import (
     JoinPlan,
@@ -75,7 +75,7 @@ class OneDNNBackend(CpuBackend):
 
     @property
     def sums_norms(self) -> bool:
-        return available()
+        return native.available()
 
     def another(self, threads: int) -> OneDNNBackend:
         return OneDNNBackend(threads, self.products)
