@@ -388,7 +388,13 @@ def test_windows_and_their_gradient(
     w = normal(*shape)
     flat, step = operand(inputs, outputs, apart=apart)
     window_kernel(WindowsToU, inputs, outputs, window_size, b, step, w=w, u=flat).run()
-    close(matrices_of(flat, step, inputs, outputs), transformed(g, plain_of(w)))
+    expected = transformed(g, plain_of(w))
+    close(matrices_of(flat, step, inputs, outputs), expected)
+    if b > 1:
+        flat, step = operand(outputs, inputs, apart=apart)
+        numbers = (inputs, outputs, window_size, b, step)
+        window_kernel(WindowsToU, *numbers, w=w, u=flat, turned=1).run()
+        close(matrices_of(flat, step, outputs, inputs), expected.swapaxes(1, 2))
 
     u, before = normal(PRODUCTS, inputs, outputs), normal(*shape)
     after = before.copy()
@@ -405,14 +411,16 @@ def test_bits_of_weights_do_not_depend_on_threads(b: int, window_size: int, isa:
     w, u = normal(48 * 48 * window_size**2), normal(PRODUCTS * 48 * 48)
     found = []
     for threads in (1, 2, 3):
-        made, dw = np.empty_like(u), np.zeros_like(w)
+        made, turned, dw = np.empty_like(u), np.zeros_like(u), np.zeros_like(w)
         numbers = (48, 48, window_size, b, 48 * 48, threads)
         window_kernel(WindowsToU, *numbers, w=w, u=made).run()
+        if b > 1:
+            window_kernel(WindowsToU, *numbers, w=w, u=turned, turned=1).run()
         window_kernel(UToWindows, *numbers, u=u, dw=dw).run()
-        found.append((made, dw))
-    for made, dw in found[1:]:
-        np.testing.assert_array_equal(made, found[0][0])
-        np.testing.assert_array_equal(dw, found[0][1])
+        found.append((made, turned, dw))
+    for others in found[1:]:
+        for one, other in zip(found[0], others, strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 # Wrong plans --------------------------------------------------------------------------------------
@@ -497,6 +505,12 @@ def test_wrong_weights_are_refused(kind: type[Windows], changes: dict[str, int])
     arrays = {name: np.zeros(10**5, np.float32) for name in ("w", "u", "dw") if name in kind.fields}
     with pytest.raises(BackendError, match=f"kernel {kind.name}: does not support window"):
         kind(threads=1, **fields, **arrays).run()
+
+
+def test_plain_weights_are_not_turned() -> None:
+    w, u = np.zeros(8 * 8 * 9, np.float32), np.zeros(36 * 64, np.float32)
+    with pytest.raises(BackendError, match="does not support plain weights, turned"):
+        window_kernel(WindowsToU, 8, 8, 3, 1, 64, w=w, u=u, turned=1).run()
 
 
 @pytest.mark.parametrize("kind", [WindowsToU, UToWindows])

@@ -172,9 +172,12 @@ class WindowsToU(Windows):
     name = "windows_to_u"
     w: Floats
     u: Floats
+    turned: int
 
     def check(self) -> None:
         self.check_place()
+        if self.turned and self.block == 1:
+            raise BackendError(f"kernel {self.name}: does not support plain weights, turned")
         self.need(w=self.weights, u=self.matrices)
 
 

@@ -154,8 +154,14 @@ class Winograd(WeightedPlan):
         return self._product(self._v.whole, self._u.whole, self._m.whole)
 
     @cached_property
+    def _ut(self) -> Operand:
+        """U with its matrices transposed, in the same memory."""
+        u = self._u.tensor
+        return Operand(self._frame.library, lambda _: u, self._outputs, self._inputs)
+
+    @cached_property
     def _data_product(self) -> Program:
-        return self._product(self._m.whole, self._u.turned, self._v.whole)
+        return self._product(self._m.whole, self._ut.whole, self._v.whole)
 
     @cached_property
     def _weight_products(self) -> tuple[Program, Program]:
@@ -213,6 +219,10 @@ class Winograd(WeightedPlan):
         return WindowsToU(**self._window_fields(self._u))
 
     @cached_property
+    def _windows_to_ut(self) -> WindowsToU:
+        return WindowsToU(**self._window_fields(self._ut), turned=1)
+
+    @cached_property
     def _u_to_windows(self) -> UToWindows:
         return UToWindows(**self._window_fields(self._du))
 
@@ -233,14 +243,11 @@ class Winograd(WeightedPlan):
 
     def _parts(self) -> Iterator[tuple[Slice, Program]]:
         """The slices, each with its product when U is there for it."""
-        product, w = self._forward_product, read(self.w.value)
+        product, kernel, w = self._forward_product, self._windows_to_u, read(self.w.value)
         for part in self._slices:
-            self._make_u(w[part.weights])
+            kernel.w, kernel.u = w[part.weights], self._u.numbers
+            kernel.run()
             yield part, product
-
-    def _make_u(self, weights: Array) -> None:
-        self._windows_to_u.w, self._windows_to_u.u = weights, self._u.numbers
-        self._windows_to_u.run()
 
     def backward(self, data: bool, weights: bool, bias: bool) -> None:
         x, w = read(self.x.value), read(self.w.value)
@@ -250,10 +257,12 @@ class Winograd(WeightedPlan):
         db = read(self.b.gradient) if bias and self.b is not None else None
         v, m, du, sums = self._v, self._m, self._du, self._sums
         data_product, weight_products = self._data_product, self._weight_products
+        to_ut, to_windows = self._windows_to_ut, self._u_to_windows
         for part in self._slices:
             sums[...] = 0
             if data:
-                self._make_u(w[part.weights])
+                to_ut.w, to_ut.u = w[part.weights], self._ut.numbers
+                to_ut.run()
             for number, chunk in enumerate(part.chunks):
                 chunk.read_tiles(dy, m.numbers, sums)
                 if weights:
@@ -264,8 +273,8 @@ class Winograd(WeightedPlan):
                     values = x if self._rectified and part.ends else None
                     chunk.write_patches(v.numbers, dx, self._carried, values)
             if dw is not None:
-                self._u_to_windows.u, self._u_to_windows.dw = du.numbers, dw[part.weights]
-                self._u_to_windows.run()
+                to_windows.u, to_windows.dw = du.numbers, dw[part.weights]
+                to_windows.run()
             if db is not None:
                 db[part.outputs] += sums.sum(axis=0)
         written = ((self.x, data), (self.w, weights), (self.b, db is not None))

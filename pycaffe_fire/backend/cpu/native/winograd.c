@@ -430,15 +430,17 @@ KERNEL(tiles_to_m) {
 
 /* Kernels on weights -----------------------------------------------------------------------------
  *
- * Weights are (O/b, I/b, k, k, b, b), outputs last, or plain (O, I, k, k): b = 1. A task takes one
- * input, which is a row of the matrices of U. */
+ * Weights are (O/b, I/b, k, k, b, b), outputs last, or plain (O, I, k, k): b = 1. */
 struct windows {
     int64_t threads;
     int64_t outputs, inputs, window, block;
     int64_t product_step; /* U: the stride of its first axis */
 };
 
-enum { MOST_CELLS = 25, PLAIN_BLOCK = 16 }; /* plain windows are gathered into such blocks */
+enum { MOST_CELLS = 25, MOST_LANES = 16 }; /* windows that are transformed at a time */
+
+/* A task of windows_to_u takes so many rows of U, whose windows are close to each other. */
+INLINE int64_t rows_of_task(const struct windows *s) { return s->block == 1 ? 8 : s->block; }
 
 /* The element (output, input, 0, 0) of the weights. */
 INLINE int64_t window_at(const struct windows *s, int64_t o, int64_t i) {
@@ -446,61 +448,59 @@ INLINE int64_t window_at(const struct windows *s, int64_t o, int64_t i) {
     return block * s->window * s->window * b * b + i % b * b + o % b;
 }
 
-/* The windows of a block of outputs. */
-INLINE struct square block_of(const struct windows *s, const float *w, int64_t o, int64_t i) {
-    const int64_t area = s->block * s->block;
-    return (struct square){(float *)w + window_at(s, o, i), s->window * area, area};
-}
-
-/* The elements of U that belong to these windows. */
-INLINE struct square u_of(const struct windows *s, const float *u, int64_t o, int64_t i) {
-    float *first = (float *)u + i * s->outputs + o;
+/* The 36 elements of U of a row and a column of its matrices. */
+INLINE struct square u_of(const struct windows *s, const float *u, int64_t row, int64_t column,
+                          int64_t columns) {
+    float *first = (float *)u + row * columns + column;
     return (struct square){first, PATCH * s->product_step, s->product_step};
 }
 
-/* U = G w G^T */
+/* U = G w G^T;  turned: the matrices of U are (outputs, inputs) */
 struct windows_to_u {
     struct windows windows;
     const float *w;
     float *u;
+    int64_t turned;
 };
 
-static void blocked_windows_to_u(int64_t i, const void *args) {
+/* Windows that are not neighbours in memory as they are in U are gathered in `block` first. */
+static void windows_to_rows(int64_t task, const void *args) {
     const struct windows_to_u *a = args;
     const struct windows *s = &a->windows;
-    const int64_t b = s->block;
+    const int64_t b = s->block, cells = s->window * s->window, next = b * b;
+    const int64_t rows = a->turned ? s->outputs : s->inputs;
+    const int64_t columns = a->turned ? s->inputs : s->outputs;
+    const int64_t far = a->turned ? b : b == 1 ? s->inputs * cells : 1;
+    const int64_t first = task * rows_of_task(s), stop = least(first + rows_of_task(s), rows);
     /* Whole cache lines go past the caches. */
-    const bool past = sizeof(vec) == LINE && b % VECTOR == 0 && s->product_step % VECTOR == 0 &&
-                      goes_past(a->u, PRODUCTS * s->product_step);
-    for (int64_t o = 0; o < s->outputs; o += b) {
-        struct square w = block_of(s, a->w, o, i), u = u_of(s, a->u, o, i);
-        if (past)
-            transform(WINDOW_TO_U, s->window, w, u, b, (struct also){.past = true});
-        else
-            transform(WINDOW_TO_U, s->window, w, u, b, (struct also){.past = false});
+    const bool past = sizeof(vec) == LINE && (b == 1 ? columns : b) % VECTOR == 0 &&
+                      s->product_step % VECTOR == 0 && goes_past(a->u, PRODUCTS * s->product_step);
+    float block[MOST_CELLS * MOST_LANES];
+    for (int64_t c = 0, n; c < columns; c += n) {
+        n = least(MOST_LANES, b == 1 ? columns - c : b - c % b);
+        for (int64_t row = first; row < stop; row++) {
+            const int64_t start = a->turned ? window_at(s, row, c) : window_at(s, c, row);
+            struct square w = {(float *)a->w + start, s->window * next, next};
+            if (far > 1) {
+                for (int64_t cell = 0; cell < cells; cell++)
+                    for (int64_t k = 0; k < n; k++)
+                        block[cell * n + k] = a->w[start + k * far + cell * next];
+                w = (struct square){block, s->window * n, n};
+            }
+            struct square u = u_of(s, a->u, row, c, columns);
+            if (past)
+                transform(WINDOW_TO_U, s->window, w, u, n, (struct also){.past = true});
+            else
+                transform(WINDOW_TO_U, s->window, w, u, n, (struct also){.past = false});
+        }
     }
     finish_streams();
 }
 
-static void plain_windows_to_u(int64_t i, const void *args) {
-    const struct windows_to_u *a = args;
-    const struct windows *s = &a->windows;
-    const int64_t cells = s->window * s->window, far = s->inputs * cells;
-    float block[MOST_CELLS * PLAIN_BLOCK];
-    for (int64_t o = 0; o < s->outputs; o += PLAIN_BLOCK) {
-        const int64_t n = least(PLAIN_BLOCK, s->outputs - o);
-        const float *window = a->w + window_at(s, o, i);
-        for (int64_t cell = 0; cell < cells; cell++)
-            for (int64_t k = 0; k < n; k++) block[cell * n + k] = window[k * far + cell];
-        struct square w = {block, s->window * n, n};
-        transform(WINDOW_TO_U, s->window, w, u_of(s, a->u, o, i), n, (struct also){0});
-    }
-}
-
 KERNEL(windows_to_u) {
     const struct windows *s = &a->windows;
-    task_fn *task = s->block == 1 ? plain_windows_to_u : blocked_windows_to_u;
-    run_tasks(s->inputs, task, a, s->threads);
+    const int64_t rows = a->turned ? s->outputs : s->inputs, each = rows_of_task(s);
+    run_tasks((rows + each - 1) / each, windows_to_rows, a, s->threads);
 }
 
 /* dw += G^T dU G */
@@ -510,12 +510,15 @@ struct u_to_windows {
     float *dw;
 };
 
+/* A task takes one input, so that it reads U from left to right. */
 static void u_to_blocked_windows(int64_t i, const void *args) {
     const struct u_to_windows *a = args;
     const struct windows *s = &a->windows;
-    for (int64_t o = 0; o < s->outputs; o += s->block) {
-        struct square u = u_of(s, a->u, o, i), dw = block_of(s, a->dw, o, i);
-        transform(U_TO_WINDOW, s->window, u, dw, s->block, (struct also){0});
+    const int64_t b = s->block, area = b * b;
+    for (int64_t o = 0; o < s->outputs; o += b) {
+        struct square u = u_of(s, a->u, i, o, s->outputs);
+        struct square dw = {a->dw + window_at(s, o, i), s->window * area, area};
+        transform(U_TO_WINDOW, s->window, u, dw, b, (struct also){0});
     }
 }
 
@@ -523,12 +526,12 @@ static void u_to_plain_windows(int64_t i, const void *args) {
     const struct u_to_windows *a = args;
     const struct windows *s = &a->windows;
     const int64_t cells = s->window * s->window, far = s->inputs * cells;
-    float block[MOST_CELLS * PLAIN_BLOCK];
-    for (int64_t o = 0; o < s->outputs; o += PLAIN_BLOCK) {
-        const int64_t n = least(PLAIN_BLOCK, s->outputs - o);
-        struct square dw = {block, s->window * n, n};
+    float block[MOST_CELLS * MOST_LANES];
+    for (int64_t o = 0; o < s->outputs; o += MOST_LANES) {
+        const int64_t n = least(MOST_LANES, s->outputs - o);
+        struct square u = u_of(s, a->u, i, o, s->outputs), dw = {block, s->window * n, n};
         clear(block, cells * n);
-        transform(U_TO_WINDOW, s->window, u_of(s, a->u, o, i), dw, n, (struct also){0});
+        transform(U_TO_WINDOW, s->window, u, dw, n, (struct also){0});
         float *window = a->dw + window_at(s, o, i);
         for (int64_t k = 0; k < n; k++, window += far)
             for (int64_t cell = 0; cell < cells; cell++) window[cell] += block[cell * n + k];
