@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +14,7 @@ import pytest
 
 import pycaffe_fire as caffe
 from pycaffe_fire import schema
-from pycaffe_fire.backend.cpu.library import available
+from pycaffe_fire.backend.cpu.library import available, supported
 from pycaffe_fire.backend.cpu.winograd import (
     PATCH,
     PRODUCTS,
@@ -32,6 +36,7 @@ from tests.backend.op_cases import Array, Conv, blob, window
 from tests.random_numbers import RNG
 
 onednn = pytest.importorskip("pycaffe_fire.backend.onednn")
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(not available(), reason="the CPU kernels are not compiled")
 
 
@@ -608,6 +613,29 @@ def test_it_differs_by_rounding_only(isa: str, geometry: Window) -> None:
         error = np.abs(found - expected)
         assert error.max() < 5e-6 * np.abs(expected).max()
         assert np.sqrt((error**2).mean()) < 2e-6 * np.sqrt((expected**2).mean())
+
+
+BLOCKS_OF_8 = """
+import numpy as np
+from tests.backend.test_winograd import SAME, exact, normal, plan, plans, results
+
+x, w, dy = normal(2, 64, 28, 28), normal(64, 64, 3, 3), normal(2, 64, 28, 28)
+made = plan(x.shape, 64, SAME)
+assert isinstance(made, plans.Winograd) and made._block == 8
+for found, expected in zip(results(made, x, w, dy), exact(x, w, dy), strict=True):
+    np.testing.assert_allclose(found, expected, atol=5e-6 * np.abs(expected).max())
+"""
+
+
+@pytest.mark.skipif(
+    available() and "avx2" not in supported(), reason="oneDNN has no blocks of 8 here"
+)
+def test_blocks_of_8_channels_on_any_instruction_set() -> None:
+    """Those that oneDNN has with AVX2, also on the widest vectors of the kernels."""
+    subprocess.run(
+        [sys.executable, "-c", BLOCKS_OF_8], check=True, timeout=300, cwd=ROOT,
+        env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"},
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("some", [1, 700_000, 1_400_000, 10**9])
