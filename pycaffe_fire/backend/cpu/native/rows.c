@@ -31,6 +31,7 @@ static void add_bias_to_rows(int64_t task, const void *args) {
     for (int64_t row = task * RUN; row < least((task + 1) * RUN, a.rows); row++) {
         float *y = a.y + row * a.channels;
         int64_t c = 0;
+#pragma GCC unroll 4
         for (; c + VECTOR <= a.channels; c += VECTOR)
             add_bias_to_vector(y + c, a.bias + c, VECTOR, a.slope);
         if (c < a.channels) add_bias_to_vector(y + c, a.bias + c, a.channels - c, a.slope);
