@@ -136,7 +136,7 @@ def test_the_largest_number_in_any_field(kind: str) -> None:
         ("WindowData", "transform_param.crop_size", LARGEST, "an image of crop_size: has"),
         ("ImageData", "image_data_param.new_height", LARGEST, "given together"),
         ("ImageSegData", "transform_param.crop_size", 30000, "padded to crop_size: has 30000 x"),
-        ("AnnotatedData", "transform_param.resize_param.height", LARGEST, "an image: has"),
+        ("AnnotatedData", "transform_param.resize_param.height", LARGEST, "a resized image: has"),
         ("Data", "data_param.prefetch", LARGEST, "reading 2,147,483,648 batches of 2"),
         ("Data", "data_param.batch_size", 10**6, "needs 4.5 GiB .* lower batch_size or"),
         ("Data", "data_param.source", "a\0b", "source holds a zero character"),
