@@ -150,8 +150,8 @@ INLINE void transform_column(enum transform which, int window, struct square sou
 }
 
 /* target = T source T^T for one vector of channels: first down the columns, then along the rows.
- * The two loops are not unrolled, because gcc then spills most vectors. Those over U are: its 36
- * loads are better different instructions, whose patterns of addresses processors find. */
+ * The loops are hardly unrolled, because gcc then spills most vectors. Those over columns of U are:
+ * its 36 loads are better different instructions, whose patterns of addresses processors find. */
 INLINE void transform_lanes(enum transform which, int window, struct square source,
                             struct square target, struct also also, int lanes) {
     const int before = size_before(which, window), after = size_after(which, window);
@@ -161,7 +161,7 @@ INLINE void transform_lanes(enum transform which, int window, struct square sour
         for (int c = 0; c < before; c++)
             transform_column(which, window, source, c, half, &sum, lanes);
     } else {
-#pragma GCC unroll 1
+#pragma GCC unroll 2
         for (int c = 0; c < before; c++)
             transform_column(which, window, source, c, half, &sum, lanes);
     }
@@ -439,9 +439,6 @@ struct windows {
 
 enum { MOST_CELLS = 25, MOST_LANES = 16 }; /* windows that are transformed at a time */
 
-/* A task of windows_to_u takes so many rows of U, whose windows are close to each other. */
-INLINE int64_t rows_of_task(const struct windows *s) { return s->block == 1 ? 8 : s->block; }
-
 /* The element (output, input, 0, 0) of the weights. */
 INLINE int64_t window_at(const struct windows *s, int64_t o, int64_t i) {
     const int64_t b = s->block, block = o / b * (s->inputs / b) + i / b;
@@ -463,22 +460,20 @@ struct windows_to_u {
     int64_t turned;
 };
 
-/* Windows that are not neighbours in memory as they are in U are gathered in `block` first. */
+/* A block of rows of U. Windows that are neighbours in U but not in memory are gathered first. */
 static void windows_to_rows(int64_t task, const void *args) {
     const struct windows_to_u *a = args;
     const struct windows *s = &a->windows;
     const int64_t b = s->block, cells = s->window * s->window, next = b * b;
-    const int64_t rows = a->turned ? s->outputs : s->inputs;
     const int64_t columns = a->turned ? s->inputs : s->outputs;
     const int64_t far = a->turned ? b : b == 1 ? s->inputs * cells : 1;
-    const int64_t first = task * rows_of_task(s), stop = least(first + rows_of_task(s), rows);
     /* Whole cache lines go past the caches. */
     const bool past = sizeof(vec) == LINE && (b == 1 ? columns : b) % VECTOR == 0 &&
                       s->product_step % VECTOR == 0 && goes_past(a->u, PRODUCTS * s->product_step);
     float block[MOST_CELLS * MOST_LANES];
     for (int64_t c = 0, n; c < columns; c += n) {
         n = least(MOST_LANES, b == 1 ? columns - c : b - c % b);
-        for (int64_t row = first; row < stop; row++) {
+        for (int64_t row = task * b; row < (task + 1) * b; row++) {
             const int64_t start = a->turned ? window_at(s, row, c) : window_at(s, c, row);
             struct square w = {(float *)a->w + start, s->window * next, next};
             if (far > 1) {
@@ -499,8 +494,7 @@ static void windows_to_rows(int64_t task, const void *args) {
 
 KERNEL(windows_to_u) {
     const struct windows *s = &a->windows;
-    const int64_t rows = a->turned ? s->outputs : s->inputs, each = rows_of_task(s);
-    run_tasks((rows + each - 1) / each, windows_to_rows, a, s->threads);
+    run_tasks((a->turned ? s->outputs : s->inputs) / s->block, windows_to_rows, a, s->threads);
 }
 
 /* dw += G^T dU G */
